@@ -1,0 +1,82 @@
+# Every target sets up what it needs: python3 >= 3.11 and a package index are enough (test-e2e also needs Go).
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+DOCS_VENV := .venv-docs
+DOCS_READY := $(DOCS_VENV)/.ready
+# Threads of the test run; two cores are what we promise to be fast on.
+JOBS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-fast test-e2e lint types coverage format crds bench docs changelog lock clean
+
+help:  ## Show this list.
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "error: $(PYTHON) is older than 3.11" >&2; echo "hint:  make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	@echo "setting up $(VENV) (once) ..." >&2
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(DOCS_READY): requirements/docs.txt
+	@echo "setting up $(DOCS_VENV) (once) ..." >&2
+	@$(PYTHON) -m venv --clear $(DOCS_VENV)
+	@$(DOCS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	@touch $@
+
+demo: $(READY)  ## Show the product at work, without an AWS account.
+	@$(BIN)/karpenter demo
+
+test: lint types $(READY)  ## Lint, types, all tests but those that need Go, and the coverage floors.
+	@rm -f .coverage .coverage.*
+	$(BIN)/python -m pytest tests -m "not e2e" -n $(JOBS) --cov --cov-report=
+	@$(MAKE) --no-print-directory coverage
+
+coverage: $(READY)
+	@$(BIN)/python -m coverage report --include='src/karpenter/kit/*,src/karpenter/model/*' --fail-under=100
+	@$(BIN)/python -m coverage report --include='src/karpenter/api/*,src/karpenter/cli/*' --fail-under=95
+
+test-fast: $(READY)  ## The unit tests alone, stopping at the first failure.
+	$(BIN)/python -m pytest tests/unit -x -q -n $(JOBS)
+
+test-e2e: $(READY)  ## Tests on a real kube-apiserver, controller manager, scheduler and kubectl (needs Go; built once).
+	$(BIN)/python -m tests.e2e.controlplane build
+	$(BIN)/python -m pytest tests/e2e -m e2e --timeout=300
+
+lint: $(READY)  ## ruff, the format, and the layer rules.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: $(READY)  ## mypy, strict.
+	$(BIN)/mypy
+
+format: $(READY)  ## Rewrite the sources in our format.
+	$(BIN)/ruff check --fix-only -q .
+	$(BIN)/ruff format .
+
+crds: $(READY)  ## Write src/karpenter/api/crds/*.yaml anew from the types.
+	$(BIN)/python -m karpenter.api.crds
+
+bench: $(READY)  ## Measure; the last lines are a table.
+	$(BIN)/python -m benchmarks
+
+docs: $(DOCS_READY)  ## Build the documentation into site/; warnings are errors.
+	$(DOCS_VENV)/bin/mkdocs build --strict --quiet
+	@echo "site/index.html"
+
+changelog: $(READY)  ## Show what the next release's notes will say.
+	$(BIN)/towncrier build --draft
+
+lock:  ## Resolve the requirements anew (needs uv).
+	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q -U -o requirements/runtime.txt
+	uv pip compile pyproject.toml --group test --group check --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q -U -o requirements/dev.txt
+	uv pip compile pyproject.toml --group docs --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q -U -o requirements/docs.txt
+
+clean:  ## Remove what the targets made.
+	rm -rf $(VENV) $(DOCS_VENV) .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache .hypothesis site dist build
