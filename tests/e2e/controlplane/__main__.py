@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line of the control plane for tests: ``build``, ``path`` and ``up``.
+
+What a script would read goes to standard output, everything else to standard error. ``build`` is apart from
+the tests so that no test's time limit cuts it short; where KARPENTER_E2E_OPTIONAL=1 it does not fail for
+want of Go.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import click
+
+from karpenter.errors import KarpenterError
+from tests.e2e.controlplane.binaries import OPTIONAL_VARIABLE, build_binaries, find_binaries
+from tests.e2e.controlplane.cluster import ControlPlane
+from tests.e2e.controlplane.errors import BinariesMissingError, described
+
+__all__ = ["main"]
+
+
+def _talk(text: str) -> None:
+    click.echo(text, err=True)
+
+
+@click.group(help=__doc__)
+def _commands() -> None:
+    pass
+
+
+@_commands.command()
+def build() -> None:
+    """Build the programs if they are not there yet."""
+    try:
+        build_binaries(os.environ, _talk)
+    except BinariesMissingError as error:
+        if os.environ.get(OPTIONAL_VARIABLE) != "1":
+            _talk(f"no test of tests/e2e was run ({OPTIONAL_VARIABLE}=1 leaves them out and goes on)")
+            raise
+        _talk(f"{described(error)}\nthe tests of tests/e2e are left out ({OPTIONAL_VARIABLE}=1)")
+
+
+@_commands.command()
+def path() -> None:
+    """Print the directory that holds the programs."""
+    click.echo(find_binaries(os.environ).directory)
+
+
+@_commands.command()
+def up() -> None:
+    """Run a control plane until Ctrl-C."""
+    binaries = build_binaries(os.environ, _talk)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with ControlPlane(binaries) as plane:
+        _talk(f"the control plane is up after {plane.start_s:.1f} s: {plane.url}; stop it with Ctrl-C")
+        _talk(f"kubectl: {binaries.path('kubectl')}\nlogs:    {plane.directory / 'logs'}")
+        click.echo(f"export KUBECONFIG={plane.kubeconfig}")
+        sys.stdout.flush()
+        try:
+            signal.pause()
+        except KeyboardInterrupt:
+            _talk("stopping")
+
+
+def main() -> int:
+    """Run a command and return its exit code; an error is printed with its hint."""
+    try:
+        _commands.main(prog_name="python -m tests.e2e.controlplane", standalone_mode=False)
+    except KarpenterError as error:
+        _talk(described(error))
+        return 1
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
