@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+from collections.abc import Mapping
+
+import pytest
+
+from karpenter.api.labels import ARCH, CAPACITY_TYPE, INSTANCE_GPU_NAME, INSTANCE_TYPE, ZONE
+from karpenter.model.catalogue import Catalogue, bits, lowest_bit
+from karpenter.model.instancetypes import InstanceType, Offering
+from karpenter.model.requirements import Requirement
+
+GIB = 2**30
+
+
+def kind(
+    name: str,
+    cpu: int,
+    memory: int,
+    price: float,
+    labels: Mapping[str, str] | None = None,
+    *,
+    spot: float | None = None,
+    sold_out: bool = False,
+) -> InstanceType:
+    offerings = [
+        Offering("zone-a", "on-demand", price, available=not sold_out),
+        Offering("zone-b", "on-demand", price),
+    ]
+    if spot is not None:
+        offerings.append(Offering("zone-a", "spot", spot, labels={"pool": "p1"}))
+    return InstanceType(
+        name,
+        {ARCH: "amd64", **(labels or {})},
+        {"cpu": cpu, "memory": memory},
+        {"cpu": cpu - 100, "memory": memory - GIB},
+        tuple(offerings),
+    )
+
+
+@pytest.fixture
+def catalogue() -> Catalogue:
+    return Catalogue(
+        [
+            kind("m5.large", 2000, 8 * GIB, 0.096, spot=0.03),
+            kind("c5.large", 2000, 4 * GIB, 0.085, sold_out=True),
+            kind("g5.xlarge", 4000, 16 * GIB, 1.006, {INSTANCE_GPU_NAME: "a10g"}),
+        ]
+    )
+
+
+def names(catalogue: Catalogue, mask: int) -> list[str]:
+    return sorted({catalogue.type_at(position).name for position in bits(mask)})
+
+
+def test_offerings_stand_in_price_order_and_ties_by_name_and_zone(catalogue: Catalogue) -> None:
+    listed = [
+        (catalogue.type_at(position).name, catalogue.offerings[position].zone, catalogue.prices[position])
+        for position in range(len(catalogue))
+    ]
+
+    assert listed == [
+        ("m5.large", "zone-a", 0.03),
+        ("c5.large", "zone-a", 0.085),
+        ("c5.large", "zone-b", 0.085),
+        ("m5.large", "zone-a", 0.096),
+        ("m5.large", "zone-b", 0.096),
+        ("g5.xlarge", "zone-a", 1.006),
+        ("g5.xlarge", "zone-b", 1.006),
+    ]
+
+
+def test_what_is_sold_out_keeps_its_bit_but_cannot_be_bought(catalogue: Catalogue) -> None:
+    assert catalogue.everything == 0b1111111
+    assert catalogue.available == 0b1111101
+
+
+def test_a_requirement_is_a_set_of_offerings_and_absence_is_judged_too(catalogue: Catalogue) -> None:
+    gpu = Requirement.of(INSTANCE_GPU_NAME, "In", ("a10g",))
+    no_gpu = Requirement.of(INSTANCE_GPU_NAME, "DoesNotExist")
+    not_that_gpu = Requirement.of(INSTANCE_GPU_NAME, "NotIn", ("a10g",))
+    unknown = Requirement.of("team", "Exists")
+    not_unknown = Requirement.of("team", "DoesNotExist")
+
+    assert names(catalogue, catalogue.where(gpu)) == ["g5.xlarge"]
+    assert names(catalogue, catalogue.where(no_gpu)) == ["c5.large", "m5.large"]
+    assert names(catalogue, catalogue.where(not_that_gpu)) == ["c5.large", "m5.large"]
+    assert catalogue.where(unknown) == 0
+    assert catalogue.where(not_unknown) == catalogue.everything
+    assert catalogue.where(gpu) == catalogue.where(Requirement.of(INSTANCE_GPU_NAME, "In", ("a10g",)))
+
+
+def test_labels_of_types_and_of_offerings_are_known_alike(catalogue: Catalogue) -> None:
+    assert list(catalogue.values(ZONE)) == ["zone-a", "zone-b"]
+    assert list(catalogue.values(CAPACITY_TYPE)) == ["on-demand", "spot"]
+    assert list(catalogue.values(INSTANCE_TYPE)) == ["c5.large", "g5.xlarge", "m5.large"]
+    assert catalogue.values("pool") == {"p1": 1}
+    assert catalogue.values("team") == {}
+    assert catalogue.knows(ARCH)
+    assert not catalogue.knows("team")
+
+
+def test_at_least_so_much_allocatable(catalogue: Catalogue) -> None:
+    assert catalogue.at_least("cpu", 0) == catalogue.everything
+    assert names(catalogue, catalogue.at_least("cpu", 1901)) == ["g5.xlarge"]
+    assert names(catalogue, catalogue.at_least("cpu", 1900)) == ["c5.large", "g5.xlarge", "m5.large"]
+    assert catalogue.at_least("cpu", 3901) == 0
+    assert catalogue.at_least("nvidia.com/gpu", 1) == 0
+
+
+def test_at_most_so_much_capacity(catalogue: Catalogue) -> None:
+    assert names(catalogue, catalogue.at_most("memory", 4 * GIB)) == ["c5.large"]
+    assert catalogue.at_most("memory", 4 * GIB - 1) == 0
+    assert catalogue.at_most("memory", 16 * GIB) == catalogue.everything
+    assert catalogue.at_most("nvidia.com/gpu", 0) == catalogue.everything
+
+
+def test_no_dearer_than_a_price(catalogue: Catalogue) -> None:
+    assert names(catalogue, catalogue.no_dearer_than(0.085)) == ["c5.large", "m5.large"]
+    assert catalogue.no_dearer_than(0.01) == 0
+
+
+def test_a_type_knows_its_offerings_and_its_amounts(catalogue: Catalogue) -> None:
+    m5 = [each.name for each in catalogue.types].index("m5.large")
+
+    assert list(bits(catalogue.mask_of_type(m5))) == [0, 3, 4]
+    assert catalogue.vector(0, ("memory", "cpu", "gpu")) == (7 * GIB, 1900, 0)
+
+
+def test_lowest_bit_of_nothing_is_minus_one() -> None:
+    assert lowest_bit(0) == -1
+    assert lowest_bit(0b1000) == 3
+    assert list(bits(0)) == []
