@@ -9,6 +9,9 @@
       UnknownKindError                            api: an apiVersion or kind that we do not serve
       ValidationFailedError(problems)             api: an object that breaks its schema, all problems at once
       ConversionRefusedError(problems)            api: an old object whose meaning v1 cannot carry
+      RequirementError                            model: a requirement that says nothing
+      ProblemError                                scheduling: a problem file that says what cannot be
+      InputError                                  cli: something that was asked for cannot be read
 
 An expected outcome is a value, not an exception: a pod that does not fit is a rejection with reasons.
 """

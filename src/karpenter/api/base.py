@@ -34,6 +34,9 @@ class _Empty(dict[str, Any]):
     def __reduce__(self) -> str:
         return "EMPTY"
 
+    def __hash__(self) -> int:  # type: ignore[override]
+        return 0
+
 
 # The default of every mapping field: one object for all, so that a long list makes no dicts it does not need.
 EMPTY: Mapping[str, Any] = _Empty()

@@ -212,6 +212,7 @@ HABANA_GAUDI: Final = "habana.ai/gaudi"
 POD_ENI: Final = "vpc.amazonaws.com/pod-eni"
 EFA: Final = "vpc.amazonaws.com/efa"
 PRIVATE_IPV4_ADDRESS: Final = "vpc.amazonaws.com/PrivateIPv4Address"
+NIP_SLOTS: Final = "eks.amazonaws.com/nip-slots"
 
 # Names of the v1alpha5 and v1beta1 days.
 PROVISIONER_NAME: Final = f"{GROUP}/provisioner-name"

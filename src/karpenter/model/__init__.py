@@ -12,6 +12,9 @@
 ``topology``      what a pod says about other pods
 ``pods``          small questions about one pod
 ``spelling``      what a mistyped label was meant to be
+``catalogue``     every offering that can be bought, as one bit each, in price order
+``pools``         a NodePool as scheduling sees it
+``snapshot``      the cluster at one moment
 ================  ==========================================================================================
 
 Nothing here does I/O, reads a clock or decides where a pod goes.
@@ -25,6 +28,8 @@ from karpenter.model.affinity import (
     node_rules,
     term_matches,
 )
+from karpenter.model.catalogue import Catalogue
+from karpenter.model.instancetypes import InstanceType, Offering
 from karpenter.model.pods import (
     DoNotDisrupt,
     do_not_disrupt,
@@ -38,6 +43,7 @@ from karpenter.model.pods import (
     is_terminal,
     is_terminating,
 )
+from karpenter.model.pools import Pool, in_order, pool_view
 from karpenter.model.ports import NO_PORTS, HostPort, HostPorts, PortConflict, host_ports
 from karpenter.model.requirements import (
     ENDLESS,
@@ -71,6 +77,7 @@ from karpenter.model.selectors import (
     compile_selector,
     select_namespaces,
 )
+from karpenter.model.snapshot import NodeView, Snapshot
 from karpenter.model.spelling import nearest_label
 from karpenter.model.taints import (
     canonical_tolerations,
@@ -111,17 +118,22 @@ __all__ = [
     "AffinityRule",
     "AttachLimitExceeded",
     "Attachments",
+    "Catalogue",
     "Conflict",
     "CountGroup",
     "DoNotDisrupt",
     "Expression",
     "HostPort",
     "HostPorts",
+    "InstanceType",
     "NamespaceSelection",
     "NodePreference",
     "NodeRules",
     "NodeTerm",
+    "NodeView",
+    "Offering",
     "Operator",
+    "Pool",
     "PortConflict",
     "Refusal",
     "Requirement",
@@ -129,6 +141,7 @@ __all__ = [
     "Requirements",
     "Resources",
     "Selector",
+    "Snapshot",
     "SpreadRule",
     "Storage",
     "TopologyRules",
@@ -144,6 +157,7 @@ __all__ = [
     "eviction_cost",
     "forbidding_taints",
     "host_ports",
+    "in_order",
     "is_active",
     "is_critical",
     "is_daemon",
@@ -160,6 +174,7 @@ __all__ = [
     "parse_label_integer",
     "pod_limits",
     "pod_requests",
+    "pool_view",
     "same_taint",
     "select_namespaces",
     "term_matches",

@@ -68,6 +68,7 @@ class Catalogue:
         self.prices: tuple[float, ...] = tuple(offering.price_per_hour for offering in self.offerings)
         self.everything: int = (1 << len(rows)) - 1
         self.available: int = _mask(i for i, offering in enumerate(self.offerings) if offering.available)
+        self.reservations: Mapping[str, int] = self._reservation_masks()
         self._type_masks = self._masks_of_types()
         self._labels = self._label_masks()
         self._defined = {key: _union(masks.values()) for key, masks in self._labels.items()}
@@ -154,6 +155,17 @@ class Catalogue:
             masks[position] = above
         cache[resource] = (values, masks)
         return cache[resource]
+
+    def _reservation_masks(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for position, offering in enumerate(self.offerings):
+            if offering.reservation_id:
+                found[offering.reservation_id] = found.get(offering.reservation_id, 0) | 1 << position
+        return dict(sorted(found.items()))
+
+    def reservation_capacity(self, reservation_id: str) -> int:
+        """Return how many more instances a reservation holds."""
+        return self.offerings[lowest_bit(self.reservations[reservation_id])].reservation_capacity
 
     def _masks_of_types(self) -> list[int]:
         masks = [0] * len(self.types)
