@@ -28,6 +28,7 @@ class Pool:
         taints: Taints that stay; startup taints go before pods come and so do not count.
         weight: Heavier pools are used first.
         limits: What may still be added, by resource, ``nodes`` included; a resource not named is unlimited.
+        used: What its nodes take of the limits, by resource: with ``limits`` it gives the limit as written.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Pool:
     taints: tuple[Taint, ...] = ()
     weight: int = 0
     limits: Mapping[str, int] = field(default=EMPTY)
+    used: Mapping[str, int] = field(default=EMPTY)
 
 
 def pool_view(nodepool: NodePool, catalogue: Catalogue, used: Mapping[str, int] = EMPTY) -> Pool:
@@ -62,6 +64,7 @@ def pool_view(nodepool: NodePool, catalogue: Catalogue, used: Mapping[str, int] 
         taints=template.spec.taints,
         weight=nodepool.spec.weight or 0,
         limits=limits,
+        used={resource: used[resource] for resource in limits if used.get(resource)},
     )
 
 

@@ -69,6 +69,13 @@ class Selector(msgspec.Struct, frozen=True, cache_hash=True):
                 return False
         return True
 
+    def intersection(self, other: Selector) -> Selector:
+        """Gives the objects that both select."""
+        if self.selects_nothing or other.selects_nothing:
+            return NOTHING
+        folded = Requirements((*self.terms, *other.terms))
+        return NOTHING if folded.is_empty else Selector(tuple(folded))
+
     def __str__(self) -> str:
         if self.selects_nothing:
             return f"nothing ({self.problem})" if self.problem else "nothing"
@@ -80,14 +87,29 @@ NOTHING: Final = Selector(selects_nothing=True)
 
 
 class NamespaceSelection(msgspec.Struct, frozen=True, cache_hash=True):
-    """The namespaces in which a rule counts pods: some by name, others by their labels."""
+    """The namespaces in which a rule counts pods: some by name, others by their labels.
+
+    Attributes:
+        names: Namespaces by name.
+        selector: Namespaces by their labels.
+        also: Further selections that must hold as well.
+    """
 
     names: frozenset[str] = frozenset()
     selector: Selector = NOTHING
+    also: tuple[NamespaceSelection, ...] = ()
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
         """Tells whether the namespace of this name and these labels is one of them."""
-        return name in self.names or self.selector.matches(labels)
+        return (name in self.names or self.selector.matches(labels)) and all(
+            other.matches(name, labels) for other in self.also
+        )
+
+    def intersection(self, other: NamespaceSelection) -> NamespaceSelection:
+        """Gives the namespaces of both."""
+        if other == self or other in self.also:
+            return self
+        return NamespaceSelection(self.names, self.selector, (*self.also, other))
 
 
 def compile_selector(

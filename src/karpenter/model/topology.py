@@ -40,6 +40,19 @@ class CountGroup(msgspec.Struct, frozen=True, cache_hash=True):
         """Tells whether a pod is counted, from its namespace and labels and those of the namespace."""
         return self.selector.matches(labels) and self.namespaces.matches(namespace, namespace_labels)
 
+    @classmethod
+    def all_of(cls, groups: tuple[CountGroup, ...]) -> CountGroup:
+        """Gives the pods that every one of some groups counts, per place of the first."""
+        selector, namespaces = groups[0].selector, groups[0].namespaces
+        for group in groups[1:]:
+            selector = selector.intersection(group.selector)
+            namespaces = namespaces.intersection(group.namespaces)
+        return cls(groups[0].key, namespaces, selector)
+
+    def by(self, key: str) -> CountGroup:
+        """Gives the same pods, counted per value of another label."""
+        return CountGroup(key, self.namespaces, self.selector)
+
 
 class SpreadRule(msgspec.Struct, frozen=True, cache_hash=True):
     """How evenly the pods of a group must stand.

@@ -129,3 +129,13 @@ def test_lowest_bit_of_nothing_is_minus_one() -> None:
     assert lowest_bit(0) == -1
     assert lowest_bit(0b1000) == 3
     assert list(bits(0)) == []
+
+
+def test_a_reservation_holds_so_many_and_no_more() -> None:
+    booked = Offering("zone-a", "reserved", 0.0, reservation_id="cr-1", reservation_capacity=3)
+    catalogue = Catalogue(
+        [InstanceType("m5.large", {}, {}, {}, (booked, Offering("zone-a", "on-demand", 0.1)))]
+    )
+
+    assert catalogue.reservations == {"cr-1": 0b1}
+    assert catalogue.reservation_capacity("cr-1") == 3

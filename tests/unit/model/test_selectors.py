@@ -151,3 +151,31 @@ class TestNamespaces:
 
         assert select_namespaces(every, "mine") == select_namespaces(named_too, "mine")
         assert select_namespaces(every, "mine").matches("z", {})
+
+    def test_the_intersection_holds_where_both_do(self) -> None:
+        mine = NamespaceSelection(frozenset({"a", "b"}))
+        teams = select_namespaces(
+            PodAffinityTerm(topology_key="k", namespace_selector=LabelSelector(match_labels={"team": "x"})),
+            "mine",
+        )
+
+        both = mine.intersection(teams)
+
+        assert both.matches("a", {"team": "x"})
+        assert not both.matches("a", {})
+        assert not both.matches("z", {"team": "x"})
+        assert mine.intersection(mine) is mine
+        assert both.intersection(teams) is both
+
+
+def test_the_intersection_of_selectors_selects_what_both_select() -> None:
+    web = compile_selector(LabelSelector(match_labels={"app": "web"}))
+    gold = compile_selector(LabelSelector(match_labels={"tier": "gold"}))
+    api = compile_selector(LabelSelector(match_labels={"app": "api"}))
+
+    both = web.intersection(gold)
+
+    assert both.matches({"app": "web", "tier": "gold"})
+    assert not both.matches({"app": "web"})
+    assert web.intersection(api) == NOTHING
+    assert web.intersection(NOTHING) == NOTHING

@@ -12,7 +12,7 @@ from karpenter.api.core import (
 )
 from karpenter.api.meta import LabelSelector, ObjectMeta
 from karpenter.model.selectors import NOTHING
-from karpenter.model.topology import SpreadRule, TopologyRules, topology_rules
+from karpenter.model.topology import CountGroup, SpreadRule, TopologyRules, topology_rules
 
 ZONE = "topology.kubernetes.io/zone"
 HOST = "kubernetes.io/hostname"
@@ -160,3 +160,27 @@ def test_rules_that_count_the_same_pods_share_their_group() -> None:
     assert one.group == other.group == third.group
     assert len({one.group, other.group, third.group}) == 1
     assert one != other
+
+
+def test_groups_can_be_met_together_and_counted_by_another_label() -> None:
+    web = topology_rules(pod(spread())).spreads[0].group
+    gold = LabelSelector(match_labels={"tier": "gold"})
+    other = (
+        topology_rules(
+            pod(
+                near=PodAffinity(
+                    required=(PodAffinityTerm(topology_key=HOST, label_selector=gold, namespaces=("shop",)),)
+                )
+            )
+        )
+        .affinities[0]
+        .group
+    )
+
+    both = CountGroup.all_of((web, other))
+
+    assert both.key == web.key
+    assert both.counts("shop", {"app": "web", "tier": "gold"}, {})
+    assert not both.counts("shop", {"app": "web"}, {})
+    assert both.by(HOST).key == HOST
+    assert both.by(HOST).selector == both.selector
