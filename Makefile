@@ -63,8 +63,9 @@ format: $(READY)  ## Rewrite the sources in our format.
 crds: $(READY)  ## Write src/karpenter/api/crds/*.yaml anew from the types.
 	$(BIN)/python -m karpenter.api.crds
 
-bench: $(READY)  ## Measure; the last lines are a table.
+bench: $(READY)  ## Measure, beside the Go scheduler where Go is there; the last lines are a table.
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.peers
 
 docs: $(DOCS_READY)  ## Build the documentation into site/; warnings are errors.
 	$(DOCS_VENV)/bin/mkdocs build --strict --quiet

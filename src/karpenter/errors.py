@@ -5,12 +5,12 @@
 
     KarpenterError
       QuantityError, DurationError, CronError     kit: a text that does not parse
-      ManifestError                               api: YAML that cannot be read, with line and column
+      SupervisorError                             kit: a task that cannot be started
+      ManifestError                               api: YAML or JSON that cannot be read, with line and column
       UnknownKindError                            api: an apiVersion or kind that we do not serve
-      ValidationFailedError(problems)             api: an object that breaks its schema, all problems at once
-      ConversionRefusedError(problems)            api: an old object whose meaning v1 cannot carry
+      ValidationFailedError                       api: an object that breaks its schema, all problems at once
+      SchemaError, PatternError                   api: a definition that is itself wrong, a defect of its author
       RequirementError                            model: a requirement that says nothing
-      ProblemError                                scheduling: a problem file that says what cannot be
       InputError                                  cli: something that was asked for cannot be read
 
 An expected outcome is a value, not an exception: a pod that does not fit is a rejection with reasons.

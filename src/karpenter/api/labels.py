@@ -175,7 +175,7 @@ INSTANCE_PROFILE_NAME: Final = f"{AWS_GROUP}/instance-profile-name"
 CLUSTER_NAME_TAGGED: Final = f"{COMPATIBILITY_GROUP}/cluster-name-tagged"
 V1BETA1_KUBELET_CONVERSION: Final = f"{COMPATIBILITY_GROUP}/v1beta1-kubelet-conversion"
 V1BETA1_NODECLASS_REFERENCE: Final = f"{COMPATIBILITY_GROUP}/v1beta1-nodeclass-reference"
-V1BETA1_UBUNTU: Final = f"{COMPATIBILITY_GROUP}/v1beta1-ubuntu"
+V1BETA1_UBUNTU: Final = f"compatibility.{AWS_GROUP}/v1beta1-ubuntu"
 
 # Finalizers.
 TERMINATION_FINALIZER: Final = f"{GROUP}/termination"

@@ -124,6 +124,19 @@ class Catalogue:
         position = bisect_right(values, amount)
         return self.everything & ~masks[position] if position < len(values) else self.everything
 
+    def most(self, resource: str, mask: int) -> int:
+        """Return the largest allocatable amount of a resource among some offerings; 0 where there are none."""
+        values, masks = self._prefix(self._at_least, resource, lambda kind: kind.allocatable)
+        # The sets shrink as the amounts grow: the last one that meets the mask has the largest amount.
+        beyond = bisect_left(range(len(values)), 1, key=lambda index: not masks[index] & mask)
+        return values[beyond - 1] if beyond else 0
+
+    def least_capacity(self, resource: str, mask: int) -> int:
+        """Return the smallest capacity of a resource among some offerings; 0 where there are none."""
+        values, masks = self._prefix(self._at_most, resource, lambda kind: kind.capacity)
+        beyond = bisect_left(range(len(values)), 1, key=lambda index: bool(mask & ~masks[index]))
+        return values[beyond - 1] if mask else 0
+
     def no_dearer_than(self, price_per_hour: float) -> int:
         """Return the offerings that cost at most so much."""
         return (1 << bisect_right(self.prices, price_per_hour)) - 1

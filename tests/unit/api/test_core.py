@@ -184,6 +184,7 @@ def test_the_shared_empty_mapping_is_one_object_even_after_pickling() -> None:
     meta = pickle.loads(pickle.dumps(ObjectMeta(name="a")))  # noqa: S301 - our own bytes
 
     assert meta.labels is EMPTY
+    assert hash(meta.labels) == hash(EMPTY)
 
 
 def test_fields_are_given_by_name_only() -> None:

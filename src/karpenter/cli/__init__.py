@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command ``karpenter``: data on stdout, talk on stderr, one place that prints errors.
+
+======================  =============================================================================
+``main``                the commands, loaded when asked for; how errors and exit codes are made
+``convert``, ``demo``   one module per command
+``inputs``              manifests from files, directories and standard input
+``output``              errors, hints, warnings, colour, differences, progress
+======================  =============================================================================
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from karpenter.cli.main import run
+
+__all__ = ["main"]
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Runs a command line, by default the process's own, and returns its exit code."""
+    return run(sys.argv[1:] if args is None else args)

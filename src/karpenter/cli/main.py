@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The group of commands, and the one place where errors become text and exit codes.
+
+A command's module is imported when the command is run, so that ``karpenter --help`` and the others do not
+wait for it. Exit codes: 0 done, 1 something was refused, 2 the command line or the input cannot be read, 70 a
+mistake of ours, 130 interrupted, 141 the reader of our output went away. No error prints a traceback unless
+KARPENTER_DEBUG is set.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Mapping, Sequence
+
+import click
+
+from karpenter import __version__
+from karpenter.cli import output
+from karpenter.errors import KarpenterError
+
+__all__ = ["INTERRUPTED", "OUR_MISTAKE", "REFUSED", "UNREADABLE", "InputError", "karpenter", "run"]
+
+REFUSED = 1
+UNREADABLE = 2
+OUR_MISTAKE = 70
+INTERRUPTED = 130
+
+# Each command: the module that has it under the name ``command``, and its line in the help text.
+_COMMANDS: Mapping[str, tuple[str, str]] = {
+    "convert": ("karpenter.cli.convert", "Rewrite manifests of old Karpenter versions as v1."),
+    "demo": ("karpenter.cli.demo", "Show the product at work, without a cluster or an AWS account."),
+}
+
+
+class InputError(KarpenterError):
+    """Something that was asked for cannot be read: a missing file, broken YAML."""
+
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _ = _COMMANDS[cmd_name]
+        command = importlib.import_module(module).command
+        assert isinstance(command, click.Command)  # noqa: S101 - narrows the type of a module's attribute
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Run 'karpenter COMMAND --help' for what a command does and for examples.",
+)
+@click.version_option(__version__, "--version", message="karpenter %(version)s")
+def karpenter() -> None:
+    """Nodes for pods that have none, and an end to nodes that nobody needs: Karpenter in Python."""
+
+
+def run(args: Sequence[str]) -> int:
+    """Runs one command line and returns its exit code; whatever goes wrong is said on stderr."""
+    try:
+        code = karpenter.main(list(args), prog_name="karpenter", standalone_mode=False)
+    except click.UsageError as mistake:
+        where = mistake.ctx.command_path if mistake.ctx else "karpenter"
+        output.error(mistake.format_message(), f"see '{where} --help'")
+        return UNREADABLE
+    except (click.Abort, KeyboardInterrupt):
+        output.error("interrupted")
+        return INTERRUPTED
+    except InputError as problem:
+        output.error(problem.message, problem.hint)
+        return UNREADABLE
+    except KarpenterError as problem:
+        output.error(problem.message, problem.hint)
+        return REFUSED
+    except Exception as mistake:
+        # The edge of the program: people get a sentence, not a traceback.
+        if os.environ.get("KARPENTER_DEBUG"):
+            raise
+        output.error(
+            f"this is a mistake in karpenter itself: {type(mistake).__name__}: {mistake}",
+            "run it again with KARPENTER_DEBUG=1 and report what it prints",
+        )
+        return OUR_MISTAKE
+    return code if isinstance(code, int) else 0
