@@ -68,7 +68,7 @@ bench: $(READY)  ## Measure, beside the Go scheduler where Go is there; the last
 	$(BIN)/python -m benchmarks.peers
 
 docs: $(DOCS_READY)  ## Build the documentation into site/; warnings are errors.
-	$(DOCS_VENV)/bin/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict --quiet
 	@echo "site/index.html"
 
 changelog: $(READY)  ## Show what the next release's notes will say.
