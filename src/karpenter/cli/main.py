@@ -29,6 +29,7 @@ INTERRUPTED = 130
 # Each command: the module that has it under the name ``command``, and its line in the help text.
 _COMMANDS: Mapping[str, tuple[str, str]] = {
     "convert": ("karpenter.cli.convert", "Rewrite manifests of old Karpenter versions as v1."),
+    "solve": ("karpenter.cli.solve", "Decide which nodes the pods of a problem file get."),
     "demo": ("karpenter.cli.demo", "Show the product at work, without a cluster or an AWS account."),
 }
 

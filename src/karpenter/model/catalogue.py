@@ -75,6 +75,9 @@ class Catalogue:
         self._at_least: dict[str, tuple[list[int], list[int]]] = {}
         self._at_most: dict[str, tuple[list[int], list[int]]] = {}
         self._requirement_masks: dict[object, int] = {}
+        self._resources = frozenset(
+            name for kind in self.types for name in (*kind.allocatable, *kind.capacity)
+        )
 
     def __len__(self) -> int:
         return len(self.offerings)
@@ -156,6 +159,9 @@ class Catalogue:
         known = cache.get(resource)
         if known is not None:
             return known
+        if resource not in self._resources:
+            # Pods may ask for any number of things that nobody has; nothing is worked out or kept for them.
+            return [0], [self.everything]
         by_amount: dict[int, int] = {}
         for index, kind in enumerate(self.types):
             amount = amounts(kind).get(resource, 0)

@@ -139,3 +139,32 @@ def test_a_reservation_holds_so_many_and_no_more() -> None:
 
     assert catalogue.reservations == {"cr-1": 0b1}
     assert catalogue.reservation_capacity("cr-1") == 3
+
+
+def test_the_most_of_a_resource_is_that_of_the_largest_in_a_set(catalogue: Catalogue) -> None:
+    amd = catalogue.everything & ~catalogue.mask_of_type(
+        [kind.name for kind in catalogue.types].index("g5.xlarge")
+    )
+
+    assert catalogue.most("cpu", catalogue.everything) == 3900
+    assert catalogue.most("cpu", amd) == 1900
+    assert catalogue.most("memory", 0) == 0
+    assert catalogue.most("gpu", catalogue.everything) == 0
+
+
+def test_the_least_capacity_is_that_of_the_smallest_in_a_set(catalogue: Catalogue) -> None:
+    large = catalogue.at_least("cpu", 2000)
+
+    assert catalogue.least_capacity("memory", catalogue.everything) == 4 * GIB
+    assert catalogue.least_capacity("memory", large) == 16 * GIB
+    assert catalogue.least_capacity("memory", 0) == 0
+    assert catalogue.least_capacity("gpu", large) == 0
+
+
+def test_of_a_resource_that_nobody_has_nothing_is_kept(catalogue: Catalogue) -> None:
+    assert catalogue.at_least("example.com/x", 1) == 0
+    assert catalogue.at_least("example.com/x", 0) == catalogue.everything
+    assert catalogue.at_most("example.com/x", 0) == catalogue.everything
+    assert catalogue.at_most("example.com/x", -1) == 0
+    assert not catalogue._at_least
+    assert not catalogue._at_most

@@ -39,6 +39,15 @@ def test_what_is_left_of_a_limit_is_the_limit_less_what_is_used() -> None:
     assert pool.limits == {"cpu": 6000, "nodes": 2}
 
 
+def test_a_limit_as_written_is_what_is_left_and_what_is_used() -> None:
+    used = {"cpu": 4000, "memory": 2**30}
+
+    pool = pool_view(nodepool(limits={"cpu": "10", "nodes": 3}), EMPTY_CATALOGUE, used)
+
+    assert pool.used == {"cpu": 4000}
+    assert pool.limits["cpu"] + pool.used["cpu"] == 10_000
+
+
 def test_pools_are_tried_by_weight_and_then_the_last_name_first() -> None:
     pools = [
         Pool(name, EMPTY_CATALOGUE, Requirements(), weight=weight)

@@ -1,0 +1,610 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The board of one solve: every node that stands or is to be bought, what is on it, who is counted where.
+
+The board knows what a pod may do and keeps the books when it does. It does not choose: who is tried where, and in
+which order, is the business of its users. Counts only grow, so a refusal for lack of room or by a cap is final.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from karpenter.api.core import Pod
+from karpenter.api.labels import HOSTNAME
+from karpenter.model.catalogue import bits, lowest_bit
+from karpenter.model.pods import is_terminal, is_terminating
+from karpenter.model.ports import HostPorts, host_ports
+from karpenter.model.resources import Resources, pod_requests, total
+from karpenter.model.snapshot import NodeView, Snapshot
+from karpenter.model.taints import tolerates_all
+from karpenter.model.topology import topology_rules
+from karpenter.model.volumes import NO_ATTACHMENTS, Attachments, attachments
+from karpenter.scheduling.groups import GroupTable
+from karpenter.scheduling.stances import PlaceRule, Stance
+from karpenter.scheduling.templates import NOWHERE, Daemon, Template
+
+__all__ = ["Board", "Entry", "Host"]
+
+
+@dataclass(slots=True, eq=False)
+class Host:
+    """A node that stands, or one to be bought.
+
+    Attributes:
+        index: Its number on the board.
+        node: The standing node, or None.
+        template: What a node to be bought is made from, or None.
+        mask: The offerings that a node to be bought can still be.
+        used: What pods on it take (of a standing node: and DaemonSets still to come).
+        room: What a standing node has.
+        counts: How many pods of each host group are on it.
+        caps: How many of each host group it may hold, as the pods on it insist.
+        ports: The host ports taken.
+        attached: The volumes attached.
+        pins: The places, by key, that the pods on it have settled.
+        contents: Stances with the number of pods each.
+    """
+
+    index: int
+    node: NodeView | None = None
+    template: Template | None = None
+    mask: int = 0
+    used: tuple[int, ...] = ()
+    room: tuple[int, ...] = ()
+    counts: dict[int, int] = field(default_factory=dict)
+    caps: dict[int, int] = field(default_factory=dict)
+    ports: HostPorts = field(default_factory=HostPorts)
+    attached: Attachments = NO_ATTACHMENTS
+    pins: dict[str, str] = field(default_factory=dict)
+    contents: dict[Stance, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """That a pod may enter a host, and what that settles."""
+
+    mask: int
+    pins: Mapping[str, str]
+
+
+class Board:
+    """Nodes, counts and rules of one solve."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        table: GroupTable,
+        templates: Sequence[Template],
+        daemons: Sequence[Daemon],
+        resources: Sequence[str],
+        *,
+        best_effort: bool = False,
+    ) -> None:
+        self.table = table
+        self.templates = templates
+        self.resources = tuple(resources)
+        self.snapshot = snapshot
+        self.hosts: list[Host] = []
+        # Per group: pods counted by place, and owners of needed anti-affinity by place.
+        self.counts: list[dict[str, int]] = [{} for _ in table.groups]
+        self.kept_apart: list[dict[str, int]] = [{} for _ in table.groups]
+        self.total: list[int] = [0] * len(table.groups)
+        # Groups that some rule looks at; pods counted by no such group may stand anywhere.
+        self.watched: dict[str, int] = {}
+        for group in table.groups:
+            self.watched[group.key] = self.watched.get(group.key, 0) | 1 << group.index
+        self.watched_hosts = self.watched.get(HOSTNAME, 0)
+        # Capacity of the nodes to be bought, by pool and limited resource.
+        self.spent: dict[str, dict[str, int]] = {template.pool.name: {} for template in templates}
+        # How many new nodes draw on each reservation.
+        self.drawn: dict[str, int] = {}
+        self.best_effort = best_effort
+        self._eligible: dict[tuple[int, int], tuple[str, ...]] = {}
+        self._matches: dict[tuple[int, int, int], bool] = {}
+        self._admitted: dict[tuple[int, int, int], int] = {}
+        for node in sorted(snapshot.nodes, key=lambda node: (not node.initialized, node.name)):
+            self._stand(node, daemons)
+
+    # What a pod may do.
+
+    def admitted(self, stance: Stance, template: Template) -> int:
+        """Return the offerings of a template that the class may use, its size included."""
+        key = (stance.pods.index, stance.level, template.index)
+        known = self._admitted.get(key)
+        if known is None:
+            known = self._admitted[key] = self._admit(stance, template)
+        return known
+
+    def _admit(self, stance: Stance, template: Template) -> int:
+        return self.allowed(stance, template) & template.fitting(stance.requests)
+
+    def allowed(self, stance: Stance, template: Template) -> int:
+        """Return the offerings of a template that the class may use, whatever its size.
+
+        Classes that differ in size alone get the same set, which is how packing knows that they can share nodes.
+        """
+        pods = stance.pods
+        heeds = stance.profile.heeds_taint_wishes
+        if not tolerates_all(template.pool.taints, pods.tolerations, heed_wishes=heeds):
+            return 0
+        mask = template.admits(stance.profile.alternatives)
+        reachable = 0
+        for demand in pods.volumes.alternatives:
+            reachable |= template.meeting(demand)
+        mask &= reachable
+        if mask and pods.ports:
+            mask &= template.without_port_clash(pods.ports)
+        return mask
+
+    def matches(self, stance: Stance, host: Host) -> bool:
+        """Tell whether a standing node's labels and taints suit the class."""
+        node = host.node
+        assert node is not None
+        key = (stance.pods.index, stance.level, host.index)
+        known = self._matches.get(key)
+        if known is None:
+            pods = stance.pods
+            heeds = stance.profile.heeds_taint_wishes
+            known = self._matches[key] = (
+                tolerates_all(node.taints, pods.tolerations, heed_wishes=heeds)
+                and any(term.matches(node.labels, node.name) for term in stance.profile.alternatives)
+                and any(demand.allows(node.labels) for demand in pods.volumes.alternatives)
+            )
+        return known
+
+    def entry(self, stance: Stance, host: Host) -> Entry | None:
+        """Return what it would settle if one more pod of the class entered the host; None if it may not."""
+        mask = host.mask
+        used = tuple(map(int.__add__, host.used, stance.requests))
+        if host.template is not None:
+            mask &= self.admitted(stance, host.template)
+            if mask:
+                mask &= host.template.fitting(used)
+            if mask and host.template.pool.limits:
+                mask &= self.affordable(host.template, host)
+            if not mask:
+                return None
+        elif any(map(int.__gt__, used, host.room)) or not self.matches(stance, host):
+            return None
+        if not self._host_rules_hold(stance, host) or not self._devices_free(stance, host):
+            return None
+        return self._places(stance, host, mask)
+
+    def opening(self, stance: Stance, template: Template) -> Entry | None:
+        """Return what a new node would be if a pod of the class opened it; None if it may not.
+
+        Reservations are drawn on by `reserved_opening` alone.
+        """
+        return self._opening(stance, template, template.listed)
+
+    def reserved_opening(
+        self, stance: Stance, template: Template, pins: Mapping[str, str] | None = None
+    ) -> tuple[str, Entry] | None:
+        """Return the first reservation with room on which a pod of the class may open a new node.
+
+        With ``pins`` the pod's places are settled and counted already.
+        """
+        for reservation, mask in template.reserved.items():
+            if self.left_of_reservation(reservation, template) > 0:
+                entry = self._opening(stance, template, mask, pins)
+                if entry is not None:
+                    return reservation, entry
+        return None
+
+    def left_of_reservation(self, reservation: str, template: Template) -> int:
+        """Return how many more nodes may draw on a reservation."""
+        return template.catalogue.reservation_capacity(reservation) - self.drawn.get(reservation, 0)
+
+    def _opening(
+        self, stance: Stance, template: Template, among: int, pins: Mapping[str, str] | None = None
+    ) -> Entry | None:
+        mask = self.admitted(stance, template) & self.affordable(template) & among
+        for key, place in (pins or {}).items():
+            mask &= template.reach(key).get(place, 0)
+        if not mask:
+            return None
+        if pins is not None:
+            return Entry(mask, pins) if self.keeps_min_values(template, mask) else None
+        empty = Host(-1, template=template, mask=mask, used=(0,) * len(self.resources))
+        if not self._host_rules_hold(stance, empty):
+            return None
+        return self._places(stance, empty, mask)
+
+    def capacity_for(self, stance: Stance, host: Host, pins: Mapping[str, str], most: int) -> int:
+        """Return how many pods of a class, at most so many, may enter a host together in places settled before."""
+        if host.node is not None:
+            if any(host.node.labels.get(key, NOWHERE) != place for key, place in pins.items()):
+                return 0
+            for have, used, ask in zip(host.room, host.used, stance.requests, strict=True):
+                if ask:
+                    most = min(most, max(have - used, 0) // ask)
+            if most <= 0 or not self.matches(stance, host) or not self._devices_free(stance, host):
+                return 0
+        most = self._allowed_by_caps(stance, host, most)
+        if host.node is None:
+            while most > 0 and not self.mask_with(stance, host, pins, most):
+                most //= 2
+        return most
+
+    def mask_with(self, stance: Stance, host: Host, pins: Mapping[str, str], number: int) -> int:
+        """Return what a node to be bought can still be with more pods of a class on it; nothing for a standing one."""
+        template = host.template
+        if template is None:
+            return 0
+        mask = host.mask & self.admitted(stance, template)
+        for key, place in pins.items():
+            mask &= template.reach(key).get(place, 0)
+        if not mask:
+            return 0
+        mask &= template.fitting(
+            tuple(have + number * ask for have, ask in zip(host.used, stance.requests, strict=True))
+        )
+        if mask and template.pool.limits:
+            mask &= self.affordable(template, host)
+        return mask if self.keeps_min_values(template, mask) else 0
+
+    def _allowed_by_caps(self, stance: Stance, host: Host, most: int) -> int:
+        for group, cap in stance.caps:
+            room = cap - host.counts.get(group, 0)
+            if stance.counted >> group & 1:
+                most = min(most, room)
+            elif room < 0:
+                return 0
+        for group, cap in host.caps.items():
+            if stance.counted >> group & 1:
+                most = min(most, cap - host.counts.get(group, 0))
+        return max(most, 0)
+
+    def affordable(self, template: Template, host: Host | None = None) -> int:
+        """Return the offerings that the pool's limits allow for one more node, or for a node already counted."""
+        left = self.left_of_limits(template)
+        if not left:
+            return template.mask
+        own = _capacity(host) if host is not None else {}
+        if left.get("nodes", 1) < 1 and host is None:
+            return 0
+        mask = template.mask
+        for resource, amount in left.items():
+            if resource != "nodes":
+                mask &= template.catalogue.at_most(resource, amount + own.get(resource, 0))
+        return mask
+
+    def left_of_limits(self, template: Template) -> dict[str, int]:
+        """Return what the nodes bought so far leave of the pool's limits."""
+        limits = template.pool.limits
+        if not limits:
+            return {}
+        spent = self.spent[template.pool.name]
+        return {resource: limit - spent.get(resource, 0) for resource, limit in limits.items()}
+
+    def _host_rules_hold(self, stance: Stance, host: Host) -> bool:
+        for group, cap in stance.caps:
+            if host.counts.get(group, 0) + (stance.counted >> group & 1) > cap:
+                return False
+        for group, cap in host.caps.items():
+            if stance.counted >> group & 1 and host.counts.get(group, 0) >= cap:
+                return False
+        return all(
+            host.counts.get(rule.group, 0) or (rule.counts_itself and not self.total[rule.group])
+            for rule in stance.near
+        )
+
+    def _devices_free(self, stance: Stance, host: Host) -> bool:
+        pods = stance.pods
+        if pods.ports and host.ports.conflict(pods.ports) is not None:
+            return False
+        if not pods.volumes.attachments.claims or host.node is None:
+            return True
+        attached = host.attached.union(pods.volumes.attachments)
+        return attached.exceeded(host.node.volume_limits) is None
+
+    def _places(self, stance: Stance, host: Host, mask: int) -> Entry | None:
+        """Settle, key by key, the place of a pod in the host's reach: the emptiest of those that every rule allows."""
+        pins: dict[str, str] = {}
+        for key in stance.keys:
+            places = self._reach(host, key, mask)
+            open_places = [
+                place
+                for place, part in places.items()
+                if self.is_open(stance, key, place)
+                and (host.template is None or self.keeps_min_values(host.template, part))
+            ]
+            if not open_places:
+                return None
+            chosen = min(open_places, key=lambda place: self._appeal(stance, key, place, places[place]))
+            pins[key] = chosen
+            mask &= places[chosen]
+        for group in bits(stance.ambiguous):
+            inside = mask & self._places_of_group(group, host)
+            if inside and mask & ~inside:
+                # Counted or not depends on the offering: settle it the cheaper way.
+                mask = inside if lowest_bit(inside) == lowest_bit(mask) else mask & ~inside
+        if host.template is not None and not self.keeps_min_values(host.template, mask):
+            return None
+        return Entry(mask, pins)
+
+    def _places_of_group(self, group: int, host: Host) -> int:
+        """Return the offerings with which a node to be bought is a place of a group; all or none if it stands."""
+        places = self.table.groups[group].places
+        if host.node is not None:
+            node = host.node
+            return -1 if places.admits(node.labels, node.taints, node.name) else 0
+        assert host.template is not None
+        return host.template.places_of(places)
+
+    def keys_of(self, stance: Stance) -> tuple[str, ...]:
+        """Return the keys over which the class's place matters."""
+        return stance.keys
+
+    def _reach(self, host: Host, key: str, mask: int) -> dict[str, int]:
+        """Return the places a host can be in, each with the offerings that put it there."""
+        if host.node is not None:
+            return {host.node.labels.get(key, NOWHERE): mask}
+        assert host.template is not None
+        if key in host.pins:
+            return {host.pins[key]: mask}
+        return {place: part & mask for place, part in host.template.reach(key).items() if part & mask}
+
+    def is_open(self, stance: Stance, key: str, place: str) -> bool:
+        """Tell whether every rule over a key lets a pod of the class into a place."""
+        if place == NOWHERE:
+            return all(rule.kind == "apart" for rule in stance.places.get(key, ()))
+        for group in stance.counted_by.get(key, ()):
+            if self.kept_apart[group].get(place):
+                return False
+        return all(self.rule_holds(rule, stance, place) for rule in stance.places.get(key, ()))
+
+    def rule_holds(self, rule: PlaceRule, stance: Stance, place: str) -> bool:
+        """Tell whether a rule lets one more pod of the class into a place."""
+        count = self.counts[rule.group].get(place, 0)
+        if rule.kind == "apart":
+            return count == 0
+        if rule.kind == "together":
+            return count > 0 or (rule.counts_itself and not self.total[rule.group])
+        return count + rule.counts_itself - self.emptiest(rule, stance) <= rule.max_skew
+
+    def emptiest(self, rule: PlaceRule, stance: Stance) -> int:
+        """Return the count of the emptiest place that the class could use; nothing where there are too few places."""
+        places = self.eligible(rule.group, stance)
+        if len(places) < rule.min_domains or not places:
+            return 0
+        counts = self.counts[rule.group]
+        return min(counts.get(place, 0) for place in places)
+
+    def eligible(self, group: int, stance: Stance) -> tuple[str, ...]:
+        """Return the places of a group that a class's needs allow, standing or to be bought."""
+        known = self._eligible.get((group, stance.pods.index))
+        if known is None:
+            known = self._eligible[group, stance.pods.index] = self._eligible_places(group, stance)
+        return known
+
+    def _eligible_places(self, number: int, stance: Stance) -> tuple[str, ...]:
+        group = self.table.groups[number]
+        pods = stance.pods
+        found: set[str] = set()
+        for template in self.templates:
+            if tolerates_all(template.pool.taints, pods.tolerations):
+                mask = template.admits(pods.node.alternatives)
+                found.update(place for place, part in template.domains(group.key).items() if part & mask)
+        for host in self.hosts:
+            if host.node is not None and group.key in host.node.labels:
+                node = host.node
+                if group.places.admits(node.labels, node.taints, node.name) and pods.node.matches(
+                    node.labels, node.name
+                ):
+                    found.add(node.labels[group.key])
+        return tuple(sorted(found))
+
+    def _appeal(self, stance: Stance, key: str, place: str, mask: int) -> tuple[int, int, int, str]:
+        """Order places: fewest pods of the class's own spreads, of groups that count it, then the cheapest."""
+        rules = stance.places.get(key, ())
+        own = sum(self.counts[rule.group].get(place, 0) for rule in rules if rule.kind == "spread")
+        others = sum(self.counts[group].get(place, 0) for group in stance.counted_by.get(key, ()))
+        return (own, others, lowest_bit(mask), place)
+
+    # Keeping the books.
+
+    def open(self, template: Template, reservation: str = "") -> Host:
+        """Put a new, empty node on the board; it counts against the pool's limits once a pod enters."""
+        mask = template.reserved[reservation] if reservation else 0
+        host = Host(len(self.hosts), template=template, mask=mask, used=(0,) * len(self.resources))
+        self.hosts.append(host)
+        if reservation:
+            self.drawn[reservation] = self.drawn.get(reservation, 0) + 1
+        return host
+
+    def enter(
+        self, stance: Stance, host: Host, entry: Entry, number: int = 1, *, counted: bool = False
+    ) -> None:
+        """Let pods of a class enter a host; ``counted`` says that their places have been counted before."""
+        if host.template is not None and host.template.pool.limits:
+            self._spend(host, entry.mask)
+        host.mask = entry.mask
+        host.pins.update(entry.pins)
+        host.used = tuple(have + number * ask for have, ask in zip(host.used, stance.requests, strict=True))
+        host.contents[stance] = host.contents.get(stance, 0) + number
+        host.ports = host.ports.union(stance.pods.ports)
+        host.attached = host.attached.union(stance.pods.volumes.attachments)
+        away = self._not_counted_on(stance, host)
+        self._count_on_host(stance, host, number, away)
+        if not counted:
+            self.count(stance, entry.pins, number, away)
+
+    def leave(self, stance: Stance, host: Host, number: int) -> None:
+        """Take pods of a class off a host again; places that they settled stay settled."""
+        away = self._not_counted_on(stance, host)
+        self.count(stance, self._pins_of(stance, host), -number, away)
+        for group in stance.counted_by.get(HOSTNAME, ()):
+            if away >> group & 1:
+                continue
+            host.counts[group] -= number
+            self.total[group] -= number
+        host.used = tuple(have - number * ask for have, ask in zip(host.used, stance.requests, strict=True))
+        before = _capacity(host)
+        host.contents[stance] -= number
+        if not host.contents[stance]:
+            del host.contents[stance]
+        if host.template is not None:
+            self._reopen(host, host.template, before)
+            self._give_back(host, host.template)
+        # Ports, volumes and caps that only the gone pods needed stay taken: careful, never wrong.
+
+    def _pins_of(self, stance: Stance, host: Host) -> dict[str, str]:
+        labels: Mapping[str, str] = host.pins if host.node is None else host.node.labels
+        return {key: labels.get(key, NOWHERE) for key in stance.keys}
+
+    def _give_back(self, host: Host, template: Template) -> None:
+        """Let others draw on the reservation of a node that is not needed after all."""
+        for reservation, mask in template.reserved.items():
+            if not host.contents and mask & host.mask:
+                self.drawn[reservation] -= 1
+                host.mask = 0
+
+    def _reopen(self, host: Host, template: Template, before: Mapping[str, int]) -> None:
+        """Work out anew what a node to be bought can be, and what it counts against the limits."""
+        among = next((mask for mask in template.reserved.values() if mask & host.mask), template.listed)
+        mask = among & template.fitting(host.used)
+        for stance in host.contents:
+            mask &= self.admitted(stance, template)
+        for key, place in host.pins.items():
+            mask &= template.reach(key).get(place, 0)
+        host.mask = mask
+        after = _capacity(host)
+        spent = self.spent[template.pool.name]
+        for resource in template.pool.limits:
+            spent[resource] = spent.get(resource, 0) + after.get(resource, 0) - before.get(resource, 0)
+
+    def _not_counted_on(self, stance: Stance, host: Host) -> int:
+        """Return the groups that would count the class elsewhere, but for which this host is no place."""
+        away = 0
+        for group in bits(stance.ambiguous):
+            inside = self._places_of_group(group, host)
+            if not (inside if host.node is not None else inside & host.mask):
+                away |= 1 << group
+        return away
+
+    def _count_on_host(self, stance: Stance, host: Host, number: int, away: int) -> None:
+        for group in stance.counted_by.get(HOSTNAME, ()):
+            if away >> group & 1:
+                continue
+            host.counts[group] = host.counts.get(group, 0) + number
+            self.total[group] += number
+        for group, cap in stance.caps:
+            if stance.hard_caps >> group & 1:
+                host.caps[group] = min(host.caps.get(group, cap), cap)
+
+    def count(self, stance: Stance, pins: Mapping[str, str], number: int, away: int = 0) -> None:
+        """Count pods of a class in their places, and keep others apart from them where their rules say so.
+
+        Args:
+            stance: The class.
+            pins: The places by key.
+            number: How many pods; fewer than none takes them back.
+            away: Groups that do not count them after all, as bits.
+        """
+        for key, place in pins.items():
+            if place == NOWHERE:
+                continue
+            for group in stance.counted_by.get(key, ()):
+                if away >> group & 1:
+                    continue
+                self.counts[group][place] = self.counts[group].get(place, 0) + number
+                self.total[group] += number
+            for rule in stance.places.get(key, ()):
+                if rule.kind == "apart" and rule.hard:
+                    apart = self.kept_apart[rule.group]
+                    apart[place] = apart.get(place, 0) + number
+
+    def _spend(self, host: Host, mask: int) -> None:
+        """Book the capacity of the cheapest offering left instead of what was booked for the host before."""
+        assert host.template is not None
+        spent = self.spent[host.template.pool.name]
+        before = _capacity(host)
+        kind = host.template.catalogue.type_at(lowest_bit(mask))
+        for resource in host.template.pool.limits:
+            amount = 1 if resource == "nodes" else kind.capacity.get(resource, 0)
+            spent[resource] = spent.get(resource, 0) + amount - before.get(resource, 0)
+
+    def keeps_min_values(self, template: Template, mask: int) -> bool:
+        """Tell whether a set of offerings keeps as many different values open as the pool asks for."""
+        return self.best_effort or self.has_min_values(template, mask)
+
+    def has_min_values(self, template: Template, mask: int) -> bool:
+        """Tell the same, however strictly it is taken."""
+        if not template.min_values:
+            return True
+        mask = template.as_small_as_cheapest(mask)
+        return all(
+            sum(1 for part in template.catalogue.values(requirement.key).values() if part & mask)
+            >= (requirement.min_values or 0)
+            for requirement in template.min_values
+        )
+
+    # Standing nodes.
+
+    def _stand(self, node: NodeView, daemons: Sequence[Daemon]) -> None:
+        pods = [pod for pod in node.pods if not is_terminal(pod)]
+        taken = total(pod_requests(pod) for pod in pods)
+        missing = _missing_daemons(node, daemons)
+        host = Host(
+            len(self.hosts),
+            node=node,
+            used=self._vector(taken + total(daemon.requests for daemon in missing)),
+            room=self._vector(node.allocatable),
+        )
+        self.hosts.append(host)
+        for daemon in missing:
+            host.ports = host.ports.union(daemon.ports)
+        for pod in pods:
+            host.ports = host.ports.union(host_ports(pod))
+            host.attached = host.attached.union(attachments(pod, self.snapshot.storage))
+            if is_terminating(pod):
+                continue
+            self._count_standing(pod, host, node)
+
+    def _count_standing(self, pod: Pod, host: Host, node: NodeView) -> None:
+        meta = pod.metadata
+        for group in bits(self.table.counting(meta.namespace, meta.labels)):
+            known = self.table.groups[group]
+            if not known.places.admits(node.labels, node.taints, node.name):
+                continue
+            self.total[group] += 1
+            if known.by_host:
+                host.counts[group] = host.counts.get(group, 0) + 1
+            elif known.key in node.labels:
+                place = node.labels[known.key]
+                self.counts[group][place] = self.counts[group].get(place, 0) + 1
+        for rule in topology_rules(pod).affinities:
+            if not rule.anti or not rule.hard:
+                continue
+            group = self.table.number(rule.group)
+            if rule.group.key == HOSTNAME:
+                host.caps[group] = 0
+            elif rule.group.key in node.labels:
+                apart = self.kept_apart[group]
+                place = node.labels[rule.group.key]
+                apart[place] = apart.get(place, 0) + 1
+
+    def _vector(self, amounts: Resources) -> tuple[int, ...]:
+        return tuple(amounts.get(resource, 0) for resource in self.resources)
+
+
+def _missing_daemons(node: NodeView, daemons: Iterable[Daemon]) -> list[Daemon]:
+    """Return the DaemonSets' pods that belong on the node but are not there yet."""
+    there = {owner.uid for pod in node.pods for owner in pod.metadata.owner_references}
+    return [
+        daemon
+        for daemon in daemons
+        if not any(owner.uid in there for owner in daemon.pod.metadata.owner_references)
+        and tolerates_all(node.taints, daemon.pod.spec.tolerations)
+        and any(term.matches(node.labels, node.name) for term in daemon.alternatives)
+    ]
+
+
+def _capacity(host: Host) -> dict[str, int]:
+    """Return what a node to be bought counts against its pool's limits; nothing before a pod is on it."""
+    if not host.contents or host.template is None:
+        return {}
+    kind = host.template.catalogue.type_at(lowest_bit(host.mask))
+    return {**kind.capacity, "nodes": 1}

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the plan from the board: closes every node to be bought and hands the pods of each class out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from karpenter.api.core import Pod
+from karpenter.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
+from karpenter.model.catalogue import lowest_bit
+from karpenter.model.resources import Resources
+from karpenter.scheduling.board import Board, Host
+from karpenter.scheduling.options import SolveOptions
+from karpenter.scheduling.plan import NewNode, Plan, Rejection, Relaxation, pod_name
+from karpenter.scheduling.templates import Template
+
+__all__ = ["write_plan"]
+
+
+def write_plan(
+    board: Board,
+    rejections: Iterable[Rejection],
+    options: SolveOptions,
+    *,
+    lower_bound: float = 0.0,
+    unfinished: Iterable[Pod] = (),
+) -> Plan:
+    """Return the plan that the board holds."""
+    handed: dict[int, int] = {}
+    existing: dict[str, tuple[Pod, ...]] = {}
+    new_nodes: list[NewNode] = []
+    relaxed: dict[tuple[int, tuple[str, ...]], list[Pod]] = {}
+    for host in board.hosts:
+        pods = _hand_out(host, handed, relaxed)
+        if not pods:
+            continue
+        if host.node is not None:
+            existing[host.node.name] = pods
+        else:
+            new_nodes.append(_new_node(board, host, pods, options))
+    new_nodes.sort(key=lambda node: (node.pool, pod_name(node.pods[0])))
+    return Plan(
+        existing=dict(sorted(existing.items())),
+        new_nodes=tuple(new_nodes),
+        rejections=tuple(sorted(rejections, key=lambda each: pod_name(each.pods[0]))),
+        price_per_hour=math.fsum(node.price_per_hour for node in new_nodes),
+        lower_bound_per_hour=lower_bound,
+        relaxed=tuple(Relaxation(_sorted(pods), wishes) for (_, wishes), pods in sorted(relaxed.items())),
+        unfinished=_sorted(unfinished),
+    )
+
+
+def _hand_out(
+    host: Host, handed: dict[int, int], relaxed: dict[tuple[int, tuple[str, ...]], list[Pod]]
+) -> tuple[Pod, ...]:
+    """Give each class's next pods to the host; the oldest pods were placed first."""
+    pods: list[Pod] = []
+    for stance, number in host.contents.items():
+        start = handed.get(stance.pods.index, 0)
+        taken = stance.pods.pods[start : start + number]
+        handed[stance.pods.index] = start + number
+        pods += taken
+        if stance.profile.given_up:
+            relaxed.setdefault((stance.pods.index, stance.profile.given_up), []).extend(taken)
+    return _sorted(pods)
+
+
+def _sorted(pods: Iterable[Pod]) -> tuple[Pod, ...]:
+    return tuple(sorted(pods, key=lambda pod: (pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)))
+
+
+def _new_node(board: Board, host: Host, pods: tuple[Pod, ...], options: SolveOptions) -> NewNode:
+    template = host.template
+    assert template is not None
+    position = lowest_bit(host.mask)
+    overhead = template.overhead_at(position)
+    return NewNode(
+        pool=template.pool.name,
+        labels=template.labels,
+        catalogue=template.catalogue,
+        usable=_usable(host, template, options),
+        pods=pods,
+        requests=_amounts(board, tuple(map(int.__add__, host.used, overhead))),
+        daemon_overhead=_amounts(board, overhead),
+        pool_requirements=template.pool.requirements,
+        min_values_relaxed=not board.has_min_values(template, host.mask),
+    )
+
+
+def _usable(host: Host, template: Template, options: SolveOptions) -> int:
+    """Return the offerings that the node may be bought as: holding the pods, within limits and not much dearer.
+
+    A NodeClaim names types, zones and capacity types apart from each other, so every combination of those named
+    must do; where that fails, the choice of capacity type and then of zone is given up.
+    """
+    catalogue = template.catalogue
+    mask = template.as_small_as_cheapest(host.mask)
+    if not template.min_values:
+        cheapest = catalogue.prices[lowest_bit(mask)]
+        mask &= catalogue.no_dearer_than(cheapest * (1 + options.alternatives_margin))
+    if not _may_be_uneven(host, template):
+        return mask
+    chosen = catalogue.offerings[lowest_bit(mask)]
+    for key, value in ((CAPACITY_TYPE, chosen.capacity_type), (ZONE, chosen.zone)):
+        if not _combinations(template, mask) & ~host.mask:
+            break
+        mask &= catalogue.values(key)[value]
+    return mask
+
+
+def _may_be_uneven(host: Host, template: Template) -> bool:
+    """Tell whether the offerings left may be other than all combinations of some types, zones and capacity types."""
+    return len(template.overheads) > 1 or any(
+        len(stance.profile.alternatives) > 1 or len(stance.pods.volumes.alternatives) > 1 or stance.ambiguous
+        for stance in host.contents
+    )
+
+
+def _combinations(template: Template, mask: int) -> int:
+    """Return every offering for sale whose type, zone and capacity type are each among those of a set."""
+    found = template.listed | mask
+    for key in (INSTANCE_TYPE, ZONE, CAPACITY_TYPE):
+        among = 0
+        for part in template.catalogue.values(key).values():
+            if part & mask:
+                among |= part
+        found &= among
+    return found
+
+
+def _amounts(board: Board, vector: tuple[int, ...]) -> Resources:
+    return Resources(dict(zip(board.resources, vector, strict=True)))

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The greedy plan: each new node takes as many pods as any option can hold, the largest first.
+
+This is how the Go scheduler goes about it. It is fast, it places all pods that can be placed within the limits, and no
+better plan may cost more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from karpenter.model.catalogue import bits
+from karpenter.scheduling.packing.building import take
+from karpenter.scheduling.packing.limits import Allowance
+from karpenter.scheduling.packing.market import Market, Node
+from karpenter.scheduling.packing.rules import NodeRules
+
+__all__ = ["greedy"]
+
+
+def greedy(market: Market, counts: Sequence[int], allowance: Allowance) -> list[Node]:
+    """Return nodes for all pods that some option holds, as far as the allowance goes; it is used up."""
+    stock = market.stock
+    left = list(counts)
+    order = sorted(range(len(left)), key=lambda kind: ([-amount for amount in stock.sizes[kind]], kind))
+    waiting = [kind for kind in order if left[kind] and market.is_buyable(kind)]
+    nodes: list[Node] = []
+    while waiting:
+        affordable = allowance.affordable(market.menu)
+        seed = next((kind for kind in waiting if market.options_of[kind] & affordable), None)
+        if seed is None:
+            break
+        node = _widest(market, left, waiting[waiting.index(seed) :], affordable)
+        times = min(left[kind] // number for kind, number in node.contents)
+        times = allowance.charge(market.menu.positions[node.option], times)
+        take(left, node.contents, times, 0)
+        nodes += [node] * times
+        waiting = [kind for kind in waiting if left[kind]]
+    return nodes
+
+
+def _widest(market: Market, left: Sequence[int], order: Sequence[int], options: int) -> Node:
+    """Return a node with as many pods of each kind in turn as some option still holds."""
+    stock = market.stock
+    menu = market.menu
+    rules = stock.rules
+    state = NodeRules()
+    allowed = stock.allowed
+    used = [0] * len(stock.resources)
+    contents: list[tuple[int, int]] = []
+    for kind in order:
+        admitting = options & menu.admitting[stock.mask_of[kind]]
+        if not allowed >> kind & 1 or not admitting:
+            continue
+        most = left[kind]
+        if rules.binding >> kind & 1:
+            most = min(most, rules.most(state, kind))
+        size = stock.sizes[kind]
+        low, high = 0, most
+        while low < high:
+            # The first guess is all of them; then halves.
+            number = high if high == most and not low else (low + high + 1) // 2
+            if admitting & menu.holds([have + need * number for have, need in zip(used, size, strict=True)]):
+                low = number
+            else:
+                high = number - 1
+        if low:
+            used = [have + need * low for have, need in zip(used, size, strict=True)]
+            options = admitting & menu.holds(used)
+            contents.append((kind, low))
+            if rules.binding >> kind & 1:
+                allowed &= ~rules.enter(state, kind, low)
+    option = next(bits(options))
+    return Node(option, market.costs[option], tuple(sorted(contents)), tuple(used))

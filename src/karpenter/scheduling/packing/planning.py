@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans a whole lot: kinds of different masks one after the other, each by the method that suits it.
+
+The dearest mask comes first; later ones first fill the room that earlier ones left. Pods without rules between them
+are bought for by whole sets of nodes; where that leaves a gap to the fluid, node by node, and few large pods on a node
+by patterns. Pods with host rules are always bought for node by node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from karpenter.scheduling.packing.building import absorb, buy
+from karpenter.scheduling.packing.market import Market, Node, cost_of
+from karpenter.scheduling.packing.patterns import Patterns
+from karpenter.scheduling.packing.sets import buy_sets
+from karpenter.scheduling.packing.stock import present
+
+__all__ = ["Buyer", "Plan", "Purchase", "Shop", "plan"]
+
+# A whole set this close to the fluid is hard to beat.
+_HARD_TO_BEAT = 1.03
+# Patterns are for few sizes and few pods on a node: with more, the knapsacks take too long to gain anything.
+_PATTERN_KINDS = 16
+_PATTERN_PODS = 8
+
+ONE_BY_ONE, SETS, PATTERNS = "one-by-one", "sets", "patterns"
+
+
+class Purchase(NamedTuple):
+    """Nodes, the method that found them, whether they are a whole set, and a price that no others are below."""
+
+    nodes: list[Node]
+    found_by: str
+    whole: bool = False
+    bound: float = 0.0
+
+
+# Buys for pods that share a mask; nothing if time ran out.
+Buyer = Callable[[Sequence[int]], Purchase | None]
+
+
+class Plan(NamedTuple):
+    """Nodes for a lot, the method that found the last of them, and a price that no plan for these pods is below."""
+
+    nodes: list[Node]
+    found_by: str
+    bound: float
+
+
+def plan(market: Market, counts: Sequence[int], buyer: Buyer, expired: Callable[[], bool]) -> Plan | None:
+    """Return nodes for all pods that some option holds; nothing if time runs out.
+
+    Args:
+        market: Where to buy.
+        counts: How many pods of each kind there are.
+        buyer: Buys for pods that share a mask.
+        expired: Tells whether time is up.
+    """
+    left = list(counts)
+    found = Plan([], ONE_BY_ONE, 0.0)
+    for group in market.groups:
+        nodes = absorb(market, found.nodes, left, group) if found.nodes else []
+        pods = [count if group >> kind & 1 else 0 for kind, count in enumerate(left)]
+        if any(pods):
+            bought = None if expired() else buyer(pods)
+            if bought is None:
+                return None
+            found = Plan([*nodes, *bought.nodes], bought.found_by, max(found.bound, bought.bound))
+            left = [count - bought_for for count, bought_for in zip(left, pods, strict=True)]
+        else:
+            found = found._replace(nodes=nodes)
+    return found
+
+
+class Shop:
+    """Buys on a market by the methods that suit the pods."""
+
+    def __init__(self, market: Market, expired: Callable[[], bool]) -> None:
+        self._market = market
+        self._expired = expired
+        self._bought: dict[tuple[int, ...], Purchase | None] = {}
+
+    def quickly(self, counts: Sequence[int]) -> Purchase | None:
+        """Buy by the method that suits the pods best."""
+        key = tuple(counts)
+        if key not in self._bought:
+            self._bought[key] = self._buy(counts)
+        return self._bought[key]
+
+    def _buy(self, counts: Sequence[int]) -> Purchase | None:
+        if not self._has_rules(counts) and not self._is_lumpy(counts):
+            found = buy_sets(self._market, counts)
+            if found is not None:
+                return Purchase(found[0], SETS, whole=found[1])
+        return self._one_by_one(counts)
+
+    def _one_by_one(self, counts: Sequence[int]) -> Purchase | None:
+        nodes = buy(self._market, counts, self._expired)
+        return None if nodes is None else Purchase(nodes, ONE_BY_ONE)
+
+    def thoroughly(self, counts: Sequence[int]) -> Purchase | None:
+        """Buy by every method that may do better than the first."""
+        best = self.quickly(counts)
+        if best is None or self._has_rules(counts):
+            return best
+        if best.whole and cost_of(best.nodes) <= _HARD_TO_BEAT * self._market.mix(counts).value:
+            return best
+        if best.found_by == SETS:
+            other = self._one_by_one(counts)
+            return None if other is None else min(best, other, key=_cost)
+        if self._is_lumpy(counts):
+            patterns = Patterns(self._market, counts)
+            patterns.learn(best.nodes)
+            patterns.generate()
+            best = min(best, Purchase(patterns.dive(), PATTERNS), key=_cost)
+            best = best._replace(bound=patterns.bound())
+        return best
+
+    def _has_rules(self, counts: Sequence[int]) -> bool:
+        return bool(present(counts) & self._market.stock.rules.binding)
+
+    def _is_lumpy(self, counts: Sequence[int]) -> bool:
+        """Tell whether there are few sizes, and few pods on a node: pods that only patterns pack well."""
+        if len(counts) - counts.count(0) > _PATTERN_KINDS:
+            return False
+        return sum(counts) <= _PATTERN_PODS * sum(self._market.mix(counts).amounts.values())
+
+
+def _cost(purchase: Purchase) -> float:
+    return cost_of(purchase.nodes)

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small dense dual simplex for covering problems: the cheapest mix of columns that meets every row's demand.
+
+Minimise ``costs . x`` where each row's sum of ``amount * x`` is at least its demand and ``x`` is not negative. With
+costs that are not negative the empty basis is dual feasible, so no first phase is needed, and the prices of the rows
+are valid at every step: whatever stops the search, ``duals`` prove a lower bound (see ``proven_value``).
+
+Made for a handful of rows and some hundred columns. Rows should be scaled so that demands are near one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["Cover", "cover", "proven_value"]
+
+# Below this a number counts as zero; rows are scaled to demands near one.
+_ZERO = 1e-9
+# A bound is lowered by this share, more than rounding can add up to in sums of a few terms.
+_SAFETY = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """The answer: cost, how much of each column (those not zero), the price of each row.
+
+    ``met`` tells whether all demands are met; if not, they cannot be (or the search gave up), and only the duals mean
+    anything.
+    """
+
+    value: float
+    amounts: dict[int, float]
+    duals: list[float]
+    met: bool
+
+
+def cover(
+    rows: Sequence[Sequence[float]], costs: Sequence[float], demands: Sequence[float], *, pivots: int = 0
+) -> Cover:
+    """Return the cheapest cover of the demands.
+
+    Args:
+        rows: For each row its amount in every column.
+        costs: What one of each column costs, not negative.
+        demands: What each row must reach.
+        pivots: After so many steps the search turns careful, which cannot go in circles but is slow; after as many
+            more it gives up. Zero leaves it to the number of rows.
+    """
+    count = len(costs)
+    # Each table row says: basic variable = right side - table . nonbasic variables. A column that enters the basis
+    # leaves its place in the table to the slack it replaces, so the table never grows.
+    table = [[-amount for amount in row] for row in rows]
+    right = [-demand for demand in demands]
+    reduced = list(costs)
+    column_names = list(range(count))
+    row_names = list(range(count, count + len(rows)))
+    patience = pivots or 20 + 10 * len(rows)
+    for step in range(2 * patience):
+        leaving = _leaving_row(right, row_names, careful=step >= patience)
+        entering = _entering_column(table[leaving], reduced, column_names) if leaving >= 0 else -1
+        if entering < 0:
+            break
+        _pivot(table, right, reduced, leaving, entering)
+        row_names[leaving], column_names[entering] = column_names[entering], row_names[leaving]
+    amounts = {name: right[i] for i, name in enumerate(row_names) if name < count and right[i] > _ZERO}
+    duals = [0.0] * len(rows)
+    for price, name in zip(reduced, column_names, strict=True):
+        if name >= count and price > 0.0:
+            duals[name - count] = price
+    return Cover(
+        value=sum(costs[name] * amount for name, amount in amounts.items()),
+        amounts=dict(sorted(amounts.items())),
+        duals=duals,
+        met=min(right, default=0.0) >= -_ZERO,
+    )
+
+
+def proven_value(
+    rows: Sequence[Sequence[float]],
+    costs: Sequence[float],
+    demands: Sequence[float],
+    duals: Sequence[float],
+) -> float:
+    """Return a cost that no cover is below, whatever the duals are.
+
+    The duals are shrunk until they overpay no column; rounding in the search can then only make the bound weaker.
+    """
+    worths = [0.0] * len(costs)
+    for row, price in zip(rows, duals, strict=True):
+        if price > 0.0:
+            worths = [worth + price * amount for worth, amount in zip(worths, row, strict=True)]
+    overpaid = 1.0
+    for worth, cost in zip(worths, costs, strict=True):
+        if worth > cost * overpaid:
+            if cost <= 0.0:
+                return 0.0
+            overpaid = worth / cost
+    total = sum(price * demand for price, demand in zip(duals, demands, strict=True))
+    return max(0.0, total / overpaid * (1.0 - _SAFETY))
+
+
+def _leaving_row(right: Sequence[float], names: Sequence[int], *, careful: bool) -> int:
+    """Return the row furthest below its demand; when careful, the unmet row of least name, which cannot cycle."""
+    if careful:
+        unmet = [(names[i], i) for i, value in enumerate(right) if value < -_ZERO]
+        return min(unmet)[1] if unmet else -1
+    lowest = min(right, default=0.0)
+    return right.index(lowest) if lowest < -_ZERO else -1
+
+
+def _entering_column(row: Sequence[float], reduced: Sequence[float], names: Sequence[int]) -> int:
+    """Return the column that helps the row for the least cost, ties by name; -1 if none helps."""
+    helping = [(reduced[j] / -value, names[j], j) for j, value in enumerate(row) if value < -_ZERO]
+    return min(helping)[2] if helping else -1
+
+
+def _pivot(
+    table: list[list[float]], right: list[float], reduced: list[float], leaving: int, entering: int
+) -> None:
+    """Exchange the basic variable of a row with the nonbasic one of a column."""
+    pivot_row = table[leaving]
+    inverse = 1.0 / pivot_row[entering]
+    pivot_row = [value * inverse for value in pivot_row]
+    pivot_row[entering] = inverse
+    table[leaving] = pivot_row
+    step = right[leaving] * inverse
+    right[leaving] = step
+    for i, row in enumerate(table):
+        factor = row[entering]
+        if i == leaving or factor == 0.0:
+            continue
+        row[entering] = 0.0
+        table[i] = [value - factor * pivot for value, pivot in zip(row, pivot_row, strict=True)]
+        right[i] -= factor * step
+    factor = reduced[entering]
+    if factor != 0.0:
+        reduced[entering] = 0.0
+        reduced[:] = [value - factor * pivot for value, pivot in zip(reduced, pivot_row, strict=True)]

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pods of a lot, folded once more: kinds of pods that nothing in this lot tells apart.
+
+Shapes that differ only in what nothing here looks at (a group that nobody owns a rule on, an order number) become one
+kind with a count. Kinds have a canonical order, so that the order of the input never shows in the result: owners of
+host rules first, then larger pods before smaller ones.
+
+Kinds of the same mask and size are one sort: all that the fluid looks at. Kinds of like sizes share a cell: with few
+distinct sizes each has a cell of its own; with many, a cell is half an octave of every resource.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import mul
+
+from karpenter.model.catalogue import bits
+from karpenter.scheduling.packing.lot import Lot, Shape
+from karpenter.scheduling.packing.menu import Menu, holding, menu_for
+from karpenter.scheduling.packing.rules import NodeRules, Rules
+
+__all__ = ["Contents", "Size", "Stock", "present"]
+
+# With more distinct sizes than this, cells are squares of a grid. Arbitrary; fills slow down in proportion.
+_MOST_CELLS = 96
+
+Size = tuple[int, ...]
+Contents = tuple[tuple[int, int], ...]
+
+
+class Stock:
+    """All kinds of pods of a lot, with the menu they choose from.
+
+    Vectors follow ``resources``, those that some pod asks for. Counts of pods are lists with a place for each kind.
+
+    Attributes:
+        columns: The places of the resources in the lot's.
+        samples: One shape for each kind, and ``counts``, ``sizes`` and ``mask_of`` by kind.
+        masks: The distinct masks; ``sorts`` are the distinct masks and sizes, ``sort_of`` the sort of each kind.
+        cells: Sets of kinds of like sizes, ``least`` the least of each resource in each, ``twins`` for each kind those
+            of the same size.
+        allowed: The kinds that an empty node takes: all but those whose own rules keep them out.
+    """
+
+    def __init__(self, lot: Lot) -> None:
+        self.lot = lot
+        asked = [i for i in range(len(lot.resources)) if any(shape.size[i] for shape in lot.shapes)]
+        self.columns = asked or [0]
+        self.resources = tuple(lot.resources[i] for i in self.columns)
+        folded = self._fold()
+        self.samples = [sample for sample, _ in folded]
+        self._parts = [parts for _, parts in folded]
+        self.counts = [sample.count for sample in self.samples]
+        self.sizes = [sample.size for sample in self.samples]
+        self.masks = tuple(sorted({sample.mask for sample in self.samples}))
+        places = {mask: place for place, mask in enumerate(self.masks)}
+        self.mask_of = [places[sample.mask] for sample in self.samples]
+        sorts: dict[tuple[int, Size], int] = {}
+        self.sort_of = [
+            sorts.setdefault(key, len(sorts)) for key in zip(self.mask_of, self.sizes, strict=True)
+        ]
+        self.sorts = list(sorts)
+        self.cells = self._cells()
+        self.least = [
+            [min(amounts) for amounts in zip(*(self.sizes[kind] for kind in bits(kinds)), strict=True)]
+            for kinds in self.cells
+        ]
+        same: dict[Size, int] = {}
+        for kind, size in enumerate(self.sizes):
+            same[size] = same.get(size, 0) | 1 << kind
+        self.twins = [same[size] for size in self.sizes]
+        self._amounts = [list(column) for column in zip(*self.sizes, strict=True)]
+        self._falling = [
+            [kind for _, kind in sorted((-amount, kind) for kind, amount in enumerate(column))]
+            for column in self._amounts
+        ]
+        self.rules = Rules(self.samples)
+        self.allowed = ((1 << len(self.sizes)) - 1) & ~self.rules.refused(NodeRules(), 0)
+        self.overheads = tuple((mask, self.project(extra)) for mask, extra in lot.overheads)
+        self.menu: Menu = menu_for(
+            lot.catalogue,
+            self.resources,
+            self.overheads,
+            self.masks,
+            tuple(sorted(name for name, _ in lot.limits if name != "nodes")),
+        )
+
+    def _fold(self) -> list[tuple[Shape, list[tuple[int, int]]]]:
+        """Return a shape for each kind, with the indices and counts of the lot's shapes in it."""
+        lot = self.lot
+        owned = 0
+        for caps in (*(shape.caps for shape in lot.shapes), *(room.caps for room in lot.rooms)):
+            for group, _ in caps:
+                owned |= 1 << group
+        nothing = (0,) * len(lot.resources)
+        sellable = holding(lot.catalogue, lot.resources, lot.overheads, nothing, lot.catalogue.everything)
+        doors = list(dict.fromkeys(room.admits for room in lot.rooms))
+        folded: dict[tuple[object, ...], list[tuple[int, int, int]]] = {}
+        for index, shape in enumerate(lot.shapes):
+            if shape.count > 0:
+                key = (
+                    not shape.caps,
+                    tuple(-amount for amount in shape.size),
+                    tuple(sorted(shape.caps)),
+                    shape.counted & owned,
+                    shape.ports,
+                    shape.port_conflicts,
+                    shape.mask & sellable,
+                    tuple(admits >> index & 1 for admits in doors),
+                )
+                folded.setdefault(key, []).append((shape.order, index, shape.count))
+        kinds: list[tuple[Shape, list[tuple[int, int]]]] = []
+        for _, members in sorted(folded.items()):
+            members.sort()
+            shape = lot.shapes[members[0][1]]
+            sample = Shape(
+                size=self.project(shape.size),
+                count=sum(count for _, _, count in members),
+                mask=shape.mask & sellable,
+                counted=shape.counted & owned,
+                caps=shape.caps,
+                ports=shape.ports,
+                port_conflicts=shape.port_conflicts,
+            )
+            kinds.append((sample, [(index, count) for _, index, count in members]))
+        return kinds
+
+    def _cells(self) -> list[int]:
+        keys = self.sizes
+        if len(set(keys)) > _MOST_CELLS:
+            keys = [tuple(map(_half_octave, size)) for size in self.sizes]
+        cells: dict[Size, int] = {}
+        for kind, key in enumerate(keys):
+            cells[key] = cells.get(key, 0) | 1 << kind
+        return list(cells.values())
+
+    def project(self, amounts: Sequence[int]) -> Size:
+        """Return the amounts of the resources that count here."""
+        return tuple(amounts[i] for i in self.columns)
+
+    def by_sort(self, counts: Sequence[int]) -> list[int]:
+        """Return how many of the pods there are of each sort."""
+        found = [0] * len(self.sorts)
+        for sort, count in zip(self.sort_of, counts, strict=True):
+            found[sort] += count
+        return found
+
+    def total(self, counts: Sequence[int]) -> list[int]:
+        """Return what the pods take together."""
+        return [sum(map(mul, amounts, counts)) for amounts in self._amounts]
+
+    def largest(self, counts: Sequence[int]) -> list[int]:
+        """Return the most of each resource that any of the pods takes."""
+        return [
+            next((amounts[kind] for kind in falling if counts[kind]), 0)
+            for amounts, falling in zip(self._amounts, self._falling, strict=True)
+        ]
+
+    def forced_nodes(self, counts: Sequence[int]) -> tuple[int, int]:
+        """Return how many nodes host rules force, at least one, and the kinds that must stand apart on them."""
+        nodes, apart = 1, 0
+        for members, limit in self.rules.forced:
+            pods = sum([counts[kind] for kind in bits(members)])
+            if pods > nodes * limit:
+                nodes, apart = -(-pods // limit), members
+        return nodes, apart
+
+    def used(self, contents: Iterable[tuple[int, int]]) -> Size:
+        """Return what the contents of a node take."""
+        used = [0] * len(self.resources)
+        for kind, number in contents:
+            used = [have + more * number for have, more in zip(used, self.sizes[kind], strict=True)]
+        return tuple(used)
+
+    def kinds_admitted(self, admits: int) -> int:
+        """Return the kinds whose shapes are in a set of shapes, as a room gives it."""
+        return sum(1 << kind for kind, parts in enumerate(self._parts) if admits >> parts[0][0] & 1)
+
+    def unfold(self, nodes: Iterable[Iterable[tuple[int, int]]]) -> tuple[list[Contents], list[int]]:
+        """Return the contents of the nodes by shape instead of kind, and how many pods of each shape are left.
+
+        Shapes of one kind are handed out in their order.
+        """
+        queues = [[[index, count] for index, count in reversed(parts)] for parts in self._parts]
+        found: list[Contents] = []
+        for contents in nodes:
+            shapes: list[tuple[int, int]] = []
+            for kind, number in contents:
+                missing = number
+                while missing:
+                    head = queues[kind][-1]
+                    taken = min(missing, head[1])
+                    shapes.append((head[0], taken))
+                    missing -= taken
+                    head[1] -= taken
+                    if not head[1]:
+                        queues[kind].pop()
+            found.append(tuple(sorted(shapes)))
+        left = [0] * len(self.lot.shapes)
+        for queue in queues:
+            for index, count in queue:
+                left[index] = count
+        return found, left
+
+
+def present(counts: Sequence[int]) -> int:
+    """Return the kinds of which there are pods."""
+    return sum([1 << kind for kind, count in enumerate(counts) if count])
+
+
+def _half_octave(amount: int) -> int:
+    """Return the same number for amounts within half an octave: the bit length, and the bit below the highest."""
+    length = amount.bit_length()
+    return 2 * length + (amount >> length - 2 & 1 if length > 1 else 0)
