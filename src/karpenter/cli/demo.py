@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``karpenter demo``: what the product does so far, on manifests that come with it.
+"""``karpenter demo``: what the product does so far, on files that come with it.
 
-Runs the same code as ``karpenter convert``, on the default Provisioner of many clusters and on a copy with a
-slip in it. Needs no network, no cluster and no AWS account, and writes no file.
+Runs the same code as ``karpenter solve``, on a small deployment and a pod with a slip in it, and as ``karpenter
+convert``, on the default Provisioner of many clusters and on a copy with a slip in it. Needs no network, no
+cluster and no AWS account, and writes no file.
 """
 
 from __future__ import annotations
 
+import time
 from importlib import resources
 
 import click
@@ -15,16 +17,26 @@ from karpenter.api.legacy import convert
 from karpenter.api.manifests import read_manifests
 from karpenter.cli import output
 from karpenter.cli.convert import findings, rendered
+from karpenter.cli.solve import as_table
+from karpenter.scheduling import solve
+from karpenter.scheduling.problems import read_catalogue, read_problem
 
 __all__ = ["command"]
 
 _GOOD = "default-provisioner.yaml"
 _BROKEN = "broken-provisioner.yaml"
+_PROBLEM = "inflate.json"
 
 
 @click.command("demo")
 def command() -> None:
     """Show the product at work, without a cluster or an AWS account."""
+    _tell("karpenter solve decides which nodes pending pods get, at the lowest price, and why some get none.")
+    _tell()
+    _tell("Five pods of 1 Gi, and one that asks for 500M of cpu; c5.large, m5.large, r5.large or m5.xlarge:")
+    _tell(f"$ karpenter solve {_PROBLEM}")
+    _solve()
+    _tell()
     _tell("karpenter convert rewrites manifests of old Karpenter versions as v1, or says why it cannot.")
     _tell()
     _tell(f"1. A v1alpha5 Provisioner and its AWSNodeTemplate ({_GOOD}):")
@@ -39,8 +51,20 @@ def command() -> None:
     _tell(f"4. $ karpenter convert -f {_BROKEN}")
     _convert(_BROKEN)
     _tell()
-    _tell("So far: conversion of old manifests and validation as the API server does it. Try it on yours:")
+    _tell(
+        "So far: the decision core, conversion of old manifests, validation as the API server does it. Try it:"
+    )
+    _tell("  karpenter solve YOUR-PROBLEM.json")
     _tell("  karpenter convert -f YOUR.yaml --diff")
+
+
+def _solve() -> None:
+    problems = resources.files("karpenter.cli").joinpath("problems")
+    types = read_catalogue(problems.joinpath("catalogue.json").read_bytes(), "catalogue.json")
+    problem = read_problem(problems.joinpath(_PROBLEM).read_bytes(), types, _PROBLEM)
+    started = time.perf_counter()
+    plan = solve(problem.snapshot, problem.pods)
+    _show(as_table(plan, time.perf_counter() - started))
 
 
 def _tell(text: str = "") -> None:

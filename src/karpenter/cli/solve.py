@@ -25,7 +25,7 @@ from karpenter.scheduling.explanation import as_data, tree
 from karpenter.scheduling.plan import pod_name
 from karpenter.scheduling.problems import Problem, ProblemError, catalogue_name, read_catalogue, read_problem
 
-__all__ = ["command"]
+__all__ = ["as_table", "command"]
 
 _EXAMPLES = """\b
 Examples:
@@ -82,7 +82,7 @@ def command(
         question = _read(problem, catalogue)
     with output.patiently("solving ..."):
         plan, seconds = _best_of(rounds, question, limit_s)
-    output.write_data(_as_json(plan, seconds) if form == "json" else _as_table(plan, seconds))
+    output.write_data(_as_json(plan, seconds) if form == "json" else as_table(plan, seconds))
     if plan.rejections or plan.unfinished:
         ctx.exit(REFUSED)
 
@@ -185,7 +185,8 @@ def _node_as_json(node: NewNode) -> dict[str, Any]:
     }
 
 
-def _as_table(plan: Plan, seconds: float) -> str:
+def as_table(plan: Plan, seconds: float) -> str:
+    """Return the plan for people: what to buy, and why some got no place."""
     placed = sum(len(node.pods) for node in plan.new_nodes)
     standing = sum(map(len, plan.existing.values()))
     refused = sum(len(rejection.pods) for rejection in plan.rejections)

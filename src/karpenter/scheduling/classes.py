@@ -35,7 +35,8 @@ class UnsupportedPodError(KarpenterError):
     """A pod that asks for something that no plan of ours can promise."""
 
 
-@dataclass(frozen=True, slots=True)
+# Compared as itself: classes that say the same share one profile, so that nothing about it is worked out twice.
+@dataclass(frozen=True, slots=True, eq=False)
 class Profile:
     """What a class insists on at one level of giving way.
 

@@ -23,6 +23,7 @@ from karpenter.scheduling.templates import NOWHERE, Template
 __all__ = ["Portion", "pins_mask", "settle"]
 
 _Pins = tuple[tuple[str, str], ...]
+_Scales = tuple[list[tuple[dict[str, int], str]], list[tuple[dict[str, int], str]]]
 
 
 @dataclass(slots=True, eq=False)
@@ -66,6 +67,7 @@ class _Settlement:
         self._board = board
         self._pending = list(pending)
         self._spots_of: dict[tuple[object, ...], tuple[_Spot, ...]] = {}
+        self._scales_of: dict[tuple[int, int, int], list[_Scales]] = {}
         self._load: dict[_Pins, int] = {}
         # Groups by which somebody levels: owners of a spread, placed now or waiting.
         self._levelled = 0
@@ -98,13 +100,17 @@ class _Settlement:
     ) -> tuple[dict[_Pins, int], int]:
         """Give each pod of a class the open spot with the fewest of its kind, and count it there at once."""
         board = self._board
-        scales = [self._scales(stance, spot) for spot in spots]
+        scales = self._all_scales(stance, spots)
+        # Who owns no rule and meets nobody who keeps apart finds every place open.
+        unbound = not stance.places and not any(
+            board.kept_apart[group] for groups in stance.counted_by.values() for group in groups
+        )
         found: dict[_Pins, int] = {}
         for settled in range(number):
             best: _Spot | None = None
             best_appeal: tuple[int, int, int, int] | None = None
             for spot, (levels, own) in zip(spots, scales, strict=True):
-                if not all(board.is_open(stance, key, place) for key, place in spot.pins):
+                if not unbound and not all(board.is_open(stance, key, place) for key, place in spot.pins):
                     continue
                 appeal = (
                     sum([counts.get(place, 0) for counts, place in levels]),
@@ -121,9 +127,15 @@ class _Settlement:
             found[best.pins] = found.get(best.pins, 0) + 1
         return found, 0
 
-    def _scales(
-        self, stance: Stance, spot: _Spot
-    ) -> tuple[list[tuple[dict[str, int], str]], list[tuple[dict[str, int], str]]]:
+    def _all_scales(self, stance: Stance, spots: tuple[_Spot, ...]) -> list[_Scales]:
+        # Stances that count alike share these very objects, which live as long as this settling.
+        key = (id(stance.counted_by), id(stance.places), id(spots))
+        known = self._scales_of.get(key)
+        if known is None:
+            known = self._scales_of[key] = [self._scales(stance, spot) for spot in spots]
+        return known
+
+    def _scales(self, stance: Stance, spot: _Spot) -> _Scales:
         """Return the counts to level in a spot: of spreads that count the class, and of spreads it owns."""
         board = self._board
         levels: list[tuple[dict[str, int], str]] = []

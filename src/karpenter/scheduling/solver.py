@@ -10,10 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from karpenter.api.core import Pod
+from karpenter.model.affinity import NodeRules
 from karpenter.model.catalogue import lowest_bit
 from karpenter.model.pools import in_order
 from karpenter.model.snapshot import Snapshot
-from karpenter.model.topology import topology_rules
+from karpenter.model.topology import TopologyRules, topology_rules
 from karpenter.scheduling.board import Board
 from karpenter.scheduling.bulk import is_plain, place_in_bulk
 from karpenter.scheduling.classes import PodClass, Profile, fold, profiles_of, read
@@ -22,9 +23,10 @@ from karpenter.scheduling.groups import GroupTable
 from karpenter.scheduling.options import SolveOptions, never
 from karpenter.scheduling.outcome import write_plan
 from karpenter.scheduling.plan import Plan, Rejection
+from karpenter.scheduling.proof import lower_bound
 from karpenter.scheduling.reasons import Explanation
 from karpenter.scheduling.sequential import place_one_by_one
-from karpenter.scheduling.stances import Stance, take_stance
+from karpenter.scheduling.stances import Stance, Stances
 from karpenter.scheduling.templates import Daemon, compile_daemons, templates_of
 from karpenter.scheduling.verification import offenders
 
@@ -89,14 +91,8 @@ class _Solve:
             self.resources,
             best_effort=options.min_values == "BestEffort",
         )
-        self.profiles: list[tuple[Profile, ...]] = [
-            profiles_of(
-                each,
-                respect_preferences=options.preferences == "Respect",
-                taint_wishes=self._has_taint_wishes(),
-            )
-            for each in self.classes
-        ]
+        self.profiles = self._profiles()
+        self._taker = Stances(self.table, self.resources)
         self._stances: dict[tuple[int, int], Stance] = {}
         self.left = {each.index: len(each.pods) for each in self.classes}
         # Classes that the deadline kept from being tried to the end.
@@ -136,7 +132,13 @@ class _Solve:
             explainer = explainer or Explainer(self.board, self._would_place)
             last_level = len(self.profiles[each.index]) - 1
             rejections.append(_rejection(pods, explainer.explain(self.stance(each, last_level))))
-        return write_plan(self.board, rejections, self.options, unfinished=unfinished)
+        return write_plan(
+            self.board,
+            rejections,
+            self.options,
+            lower_bound=lower_bound(self.board),
+            unfinished=unfinished,
+        )
 
     def _would_place(self, snapshot: Snapshot, pod: Pod) -> bool:
         """Tell whether a pod alone would find a place in a cluster: how a fix is tried."""
@@ -265,9 +267,22 @@ class _Solve:
     def stance(self, pod_class: PodClass, level: int) -> Stance:
         known = self._stances.get((pod_class.index, level))
         if known is None:
-            known = take_stance(pod_class, level, self.profiles[pod_class.index], self.table, self.resources)
+            known = self._taker.take(pod_class, level, self.profiles[pod_class.index])
             self._stances[pod_class.index, level] = known
         return known
+
+    def _profiles(self) -> list[tuple[Profile, ...]]:
+        """Return what each class insists on, level by level; classes that say the same share it."""
+        respect = self.options.preferences == "Respect"
+        taint_wishes = self._has_taint_wishes()
+        known: dict[tuple[NodeRules, TopologyRules], tuple[Profile, ...]] = {}
+        found = []
+        for each in self.classes:
+            key = (each.node, each.topology)
+            if key not in known:
+                known[key] = profiles_of(each, respect_preferences=respect, taint_wishes=taint_wishes)
+            found.append(known[key])
+        return found
 
     def _number_standing_rules(self) -> None:
         """Number the groups that standing pods keep away from; nothing else of theirs binds others."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from karpenter.api.core import Toleration
 from karpenter.api.labels import HOSTNAME
 from karpenter.scheduling.classes import PodClass, Profile
 from karpenter.scheduling.groups import GroupTable
 
-__all__ = ["PlaceRule", "Stance", "take_stance"]
+__all__ = ["PlaceRule", "Stance", "Stances"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,40 +74,70 @@ class Stance:
     keys: tuple[str, ...]
 
 
-def take_stance(
-    pod_class: PodClass,
-    level: int,
-    profiles: Sequence[Profile],
-    table: GroupTable,
-    resources: Sequence[str],
-) -> Stance:
-    """Resolve the profile of a class at a level; every group must have been numbered before."""
-    profile = profiles[level]
-    counted = table.counting(pod_class.namespace, pod_class.labels)
+class Stances:
+    """Takes stances for one solve; classes that differ in size alone share what was resolved for the first."""
+
+    def __init__(self, table: GroupTable, resources: Sequence[str]) -> None:
+        self._table = table
+        self._resources = tuple(resources)
+        self._rules: dict[tuple[Profile, int, tuple[Toleration, ...]], _Rules] = {}
+
+    def take(self, pod_class: PodClass, level: int, profiles: Sequence[Profile]) -> Stance:
+        """Resolve the profile of a class at a level; every group must have been numbered before."""
+        profile = profiles[level]
+        counted = self._table.counting(pod_class.namespace, pod_class.labels)
+        key = (profile, counted, pod_class.tolerations)
+        rules = self._rules.get(key)
+        if rules is None:
+            rules = self._rules[key] = _rules(pod_class, profile, self._table, counted)
+        amounts = pod_class.requests
+        return Stance(
+            pods=pod_class,
+            level=level,
+            profile=profile,
+            requests=tuple([amounts.get(resource, 0) for resource in self._resources]),
+            counted=counted,
+            ambiguous=rules.ambiguous,
+            caps=rules.caps,
+            hard_caps=rules.hard_caps,
+            near=rules.near,
+            places=rules.places,
+            counted_by=rules.counted_by,
+            keys=rules.keys,
+        )
+
+
+class _Rules(NamedTuple):
+    """What a stance knows that does not depend on the size of its pods; see there."""
+
+    ambiguous: int
+    caps: tuple[tuple[int, int], ...]
+    hard_caps: int
+    near: tuple[PlaceRule, ...]
+    places: dict[str, tuple[PlaceRule, ...]]
+    counted_by: dict[str, tuple[int, ...]]
+    keys: tuple[str, ...]
+
+
+def _rules(pod_class: PodClass, profile: Profile, table: GroupTable, counted: int) -> _Rules:
     rules = list(_resolved(pod_class, profile, table, counted))
-    caps = {rule.group: _cap(rule) for rule in rules if _by_host(rule, table) and rule.kind != "together"}
-    for rule in rules:
-        if rule.group in caps and rule.kind != "together":
-            caps[rule.group] = min(caps[rule.group], _cap(rule))
+    by_host = [rule for rule in rules if table.groups[rule.group].by_host]
+    caps: dict[int, int] = {}
+    hard_caps = 0
+    for rule in by_host:
+        if rule.kind != "together":
+            caps[rule.group] = min(caps.get(rule.group, _cap(rule)), _cap(rule))
+            hard_caps |= int(rule.hard) << rule.group
     places: dict[str, list[PlaceRule]] = {}
     for rule in rules:
-        if not _by_host(rule, table):
+        if rule not in by_host:
             places.setdefault(table.groups[rule.group].key, []).append(rule)
     counted_by = table.by_key(counted)
-    hard_caps = 0
-    for rule in rules:
-        if rule.hard and rule.group in caps:
-            hard_caps |= 1 << rule.group
-    return Stance(
-        pods=pod_class,
-        level=level,
-        profile=profile,
-        requests=tuple(pod_class.requests.get(resource, 0) for resource in resources),
-        counted=counted,
+    return _Rules(
         ambiguous=table.ambiguous(counted, pod_class),
         caps=tuple(sorted(caps.items())),
         hard_caps=hard_caps,
-        near=tuple(rule for rule in rules if _by_host(rule, table) and rule.kind == "together"),
+        near=tuple(rule for rule in by_host if rule.kind == "together"),
         places={key: tuple(found) for key, found in sorted(places.items())},
         counted_by=counted_by,
         keys=tuple(sorted({*places, *counted_by} - {HOSTNAME})),
@@ -122,10 +153,6 @@ def _resolved(pod_class: PodClass, profile: Profile, table: GroupTable, counted:
         group = table.number_of_rule(affinity, pod_class)
         itself = bool(counted >> group & 1)
         yield PlaceRule("apart" if affinity.anti else "together", group, itself, affinity.hard)
-
-
-def _by_host(rule: PlaceRule, table: GroupTable) -> bool:
-    return table.groups[rule.group].by_host
 
 
 def _cap(rule: PlaceRule) -> int:

@@ -23,10 +23,10 @@ from tests.checker import carried_out
 from tests.property.scheduling.rechecking import Recheck
 from tests.strategies import Problem, random_problem
 
-EXAMPLES = int(os.environ.get("KARPENTER_PROPERTY_EXAMPLES", "100"))
+EXAMPLES = int(os.environ.get("KARPENTER_PROPERTY_EXAMPLES", "40"))
 
 # A tenth of a second for each example is plenty; the usual limit suits the usual number.
-pytestmark = pytest.mark.timeout(max(20, EXAMPLES // 10))
+pytestmark = pytest.mark.timeout(max(60, EXAMPLES // 10))
 
 SEEDS = st.integers(min_value=0, max_value=2**32 - 1)
 

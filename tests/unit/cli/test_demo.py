@@ -41,3 +41,13 @@ def test_the_demo_ends_by_saying_what_to_try(capsys: pytest.CaptureFixture[str])
     main(["demo"])
 
     assert capsys.readouterr().out.endswith("  karpenter convert -f YOUR.yaml --diff\n")
+
+
+def test_the_demo_buys_the_cheapest_node_that_holds_the_pods_and_points_out_a_slip(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main(["demo"])
+
+    shown = capsys.readouterr().out
+    assert "5 on 1 new nodes, 1 without a place; $0.096/h (bound $0.096/h)" in shown
+    assert 'did you mean "500m"?' in shown

@@ -17,7 +17,7 @@ from karpenter.scheduling.explanation.aftermath import Aftermath
 from karpenter.scheduling.groups import GroupTable
 from karpenter.scheduling.reasons import Constraint, Explanation
 from karpenter.scheduling.sequential import place_one_by_one
-from karpenter.scheduling.stances import Stance, take_stance
+from karpenter.scheduling.stances import Stance, Stances
 from karpenter.scheduling.templates import templates_of
 from tests.strategies.clusters import node, nodepool
 from tests.strategies.expressions import expression, node_term, pod_term, requirement, spread, taint
@@ -53,7 +53,7 @@ def question(asked: Iterable[Pod], **cluster: Any) -> tuple[Board, list[Stance]]
     stances = []
     for each in fold(compiled, table.counting):
         profiles = profiles_of(each, respect_preferences=False, taint_wishes=False)
-        stances.append(take_stance(each, 0, profiles, table, resources))
+        stances.append(Stances(table, resources).take(each, 0, profiles))
     return board, stances
 
 

@@ -49,13 +49,12 @@ def _apart(market: Market, counts: Sequence[int]) -> Iterator[list[float]]:
     """Yield rows for all pods, and for those that must stand apart, of which a node holds so many at most."""
     everything = range(len(market.stock.resources))
     yield from _rows(market, counts, everything)
-    apart = []
-    for members, limit in market.stock.rules.forced:
-        pods = _of(counts, members)
+    for _, limit, kinds in market.stock.apart[:_MOST_APART]:
+        pods = [0] * len(counts)
+        for kind in kinds:
+            pods[kind] = counts[kind]
         if sum(pods) > limit:
-            apart.append((-sum(pods) / limit, pods, limit))
-    for _, pods, limit in sorted(apart)[:_MOST_APART]:
-        yield from _rows(market, pods, everything, limit)
+            yield from _rows(market, pods, everything, limit)
 
 
 def _by_mask(market: Market, counts: Sequence[int]) -> Iterator[list[float]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import mul, sub
 
-from karpenter.model.catalogue import bits
+from karpenter.model.catalogue import bits, lowest_bit
 from karpenter.scheduling.packing.filling import Filler
 from karpenter.scheduling.packing.market import Market, Mix, Node, cost_of
 from karpenter.scheduling.packing.rules import NodeRules
@@ -114,7 +114,9 @@ def _last_node(market: Market, left: Sequence[int]) -> Node | None:
 def _best_trial(market: Market, mix: Mix, filler: Filler, left: list[int]) -> list[Node]:
     """Buy the node that pays most for the largest pod left, as often as its contents last and the fluid asks for."""
     kinds = present(left)
-    seed = max(bits(kinds), key=lambda kind: (mix.worth(market.stock.sizes[kind]), -kind))
+    # The first kind of a cell stands for all of it, so that thousands of kinds are not looked at for each node.
+    firsts = [lowest_bit(kinds & cell) for cell in market.stock.cells if kinds & cell]
+    seed = max(firsts, key=lambda kind: (mix.worth(market.stock.sizes[kind]), -kind))
     best: list[Node] = []
     best_pay = -1.0
     for most, option, _ in market.by_pay(mix, market.options_of[seed])[:_TRIALS]:
@@ -133,23 +135,30 @@ def _best_trial(market: Market, mix: Mix, filler: Filler, left: list[int]) -> li
 def _round(market: Market, mix: Mix, filler: Filler, left: list[int]) -> list[Node]:
     """Buy a part of the mix, options interleaved; each node first takes its share of pods that must stand apart."""
     planned = sum(mix.amounts.values())
-    kinds = present(left)
-    # Sets of kinds that must stand apart: how many pods of them are left, how many a node may hold, the kinds.
-    apart = [
-        [sum(left[kind] for kind in bits(members)), limit, members]
-        for members, limit in market.stock.rules.forced
-    ]
+    options = list(_interleaved(mix.amounts))
+    # Sets of kinds that must stand apart and may fill a share of every node to come: pods left, limit, kinds.
+    apart: list[list[int]] = []
+    apart_of: dict[int, list[list[int]]] = {}
+    for most, limit, kinds in market.stock.apart:
+        if most < planned - len(options):
+            break
+        entry = [sum([left[kind] for kind in kinds]), limit, sum([1 << kind for kind in kinds])]
+        apart.append(entry)
+        for kind in kinds:
+            apart_of.setdefault(kind, []).append(entry)
+    everyone = present(left)
     nodes: list[Node] = []
-    for option in _interleaved(mix.amounts):
+    for option in options:
         # A little less than there are: the fluid's amounts are rounded.
         to_come = planned - len(nodes) - 1e-6
         seeds = [(members, limit) for pods, limit, members in apart if pods >= limit * to_come]
-        node = _filled(market, filler, option, left, kinds, seeds)
+        node = _filled(market, filler, option, left, everyone, seeds)
         if node.contents:
             nodes.append(node)
-            kinds = take(left, node.contents, 1, kinds)
-            for entry in apart:
-                entry[0] -= sum([number for kind, number in node.contents if entry[2] >> kind & 1])
+            everyone = take(left, node.contents, 1, everyone)
+            for kind, number in node.contents:
+                for entry in apart_of.get(kind, ()):
+                    entry[0] -= number
     return nodes
 
 

@@ -44,6 +44,7 @@ class Knapsack:
         for size, worth in zip(reversed(self.sizes), reversed(self.worths), strict=True):
             rates = [_rate(worth, amount) for amount in size]
             self.rates.insert(0, list(map(max, rates, self.rates[0])))
+        self._all_bound = max(self.rates[0]) < _ENDLESS
 
     def hope(self, room: Sequence[int]) -> float:
         """Return a worth that no filling of the room exceeds; only sizes that fit at all count."""
@@ -55,7 +56,15 @@ class Knapsack:
                     map(max, rates, (_rate(self.worths[place], amount) for amount in self.sizes[place]))
                 )
             self._fitting_rates[fitting] = rates
-        return _at_best(self._weighed(room), self._fitting_rates[fitting])
+        return self.at_best(self._weighed(room), self._fitting_rates[fitting])
+
+    def at_best(self, room: Sequence[float], rates: Sequence[float]) -> float:
+        """Return what a room is worth at best; a resource that some pod pays for without taking any sets no bound."""
+        if self._all_bound:
+            hope: float = min(map(mul, room, rates))
+            return hope
+        bounds = [have * rate for have, rate in zip(room, rates, strict=True) if rate < _ENDLESS]
+        return min(bounds, default=_ENDLESS)
 
     def _weighed(self, room: Sequence[int]) -> list[float]:
         return [*room, sum(map(mul, self._weights, room))]
@@ -96,7 +105,7 @@ class Filling:
             self.numbers = list(self._now)
             self.bound = max(self.bound, worth)
         knapsack = self._knapsack
-        hope = worth + _at_best(room, knapsack.rates[place])
+        hope = worth + knapsack.at_best(room, knapsack.rates[place])
         if hope <= self.worth + _ZERO:
             return
         self._steps -= 1
@@ -110,13 +119,6 @@ class Filling:
             self._now[place] = number
             left = list(map(sub, room, [amount * number for amount in size]))
             self.search(place + 1, left, worth + knapsack.worths[place] * number)
-
-
-def _at_best(room: Sequence[float], rates: Sequence[float]) -> float:
-    """Return what the room is worth at best; resources that some pod pays for without taking any set no bound."""
-    return min(
-        [have * rate for have, rate in zip(room, rates, strict=True) if rate < _ENDLESS], default=_ENDLESS
-    )
 
 
 def _rate(worth: float, amount: float) -> float:

@@ -24,6 +24,8 @@ __all__ = ["Aisle", "Market", "Mix", "Node", "cost_of"]
 
 # The longest bit string used to find the sums that pods reach; beyond it capacities are taken as they are.
 _REACH_BITS = 1 << 16
+# With more sorts than this, all of them count on each option that holds any: looser, but they are looked at once.
+_MOST_SORTS = 200
 # What a resource without a price still weighs when pods are matched to room: a share of an even split.
 _LEAST_WEIGHT = 0.05
 
@@ -158,6 +160,7 @@ class Market:
         """
         pods = self.stock.by_sort(counts)
         there = sum([1 << sort for sort, count in enumerate(pods) if count])
+        many = there.bit_count() > _MOST_SORTS
         known: dict[int, tuple[list[int], list[tuple[int, int, int, int]]]] = {}
         nothing = (0,) * len(self.stock.resources)
         found: list[Size] = []
@@ -166,6 +169,8 @@ class Market:
             if not held:
                 found.append(nothing)
                 continue
+            if many:
+                held = there
             if held not in known:
                 known[held] = _ratios(
                     [(self.stock.sorts[sort][1], pods[sort]) for sort in bits(held)], len(capacity)
@@ -214,7 +219,7 @@ class Market:
         if nodes > 1:
             # A large node cannot be filled with pods that must stand apart: it takes its share of them and all others
             # at most, but always the largest pod.
-            held = stock.total([count if apart >> kind & 1 else 0 for kind, count in enumerate(counts)])
+            held = stock.used((kind, counts[kind]) for kind in apart)
             most = [
                 max(pod, amount - part + amount // nodes)
                 for pod, amount, part in zip(stock.largest(counts), total, held, strict=True)

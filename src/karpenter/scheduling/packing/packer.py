@@ -16,7 +16,7 @@ from karpenter.scheduling.packing.rooms import Rooms
 from karpenter.scheduling.packing.searching import Search
 from karpenter.scheduling.packing.stock import Stock
 
-__all__ = ["pack"]
+__all__ = ["bound", "pack"]
 
 
 def pack(lot: Lot, *, options: PackOptions, expired: Callable[[], bool]) -> Packing:
@@ -47,10 +47,10 @@ def pack(lot: Lot, *, options: PackOptions, expired: Callable[[], bool]) -> Pack
     for node, position in zip(nodes, positions, strict=True):
         allowance.charge(position, 1)
         take(left, node.contents, 1, 0)
-    bound = 0.0
+    least = 0.0
     if nodes:
         placed = [before - after for before, after in zip(bought, left, strict=True)]
-        bound = max(lower_bound(market, placed, best.price), 0.0 if best.left else search.bound)
+        least = max(lower_bound(market, placed, best.price), 0.0 if best.left else search.bound)
     rooms.grow(left, allowance)
     contents, rest = stock.unfold([*rooms.contents(), *(node.contents for node in nodes)])
     bins = tuple(
@@ -64,9 +64,22 @@ def pack(lot: Lot, *, options: PackOptions, expired: Callable[[], bool]) -> Pack
         bins=bins,
         left=tuple(rest),
         price_per_hour=sum(lot.catalogue.prices[lowest_bit(bought.mask)] for bought in bins),
-        bound_per_hour=bound,
+        bound_per_hour=least,
         found_by=best.found_by,
     )
+
+
+def bound(lot: Lot, price: float) -> float:
+    """Return a price per hour that no nodes for all pods of a lot are below.
+
+    Args:
+        lot: The pods; those that no offering holds do not count, nor do rooms and limits.
+        price: What a plan for them costs: a bound close to it is good enough.
+    """
+    stock = Stock(lot)
+    market = Market(stock, stock.menu, stock.counts)
+    counts = [count if market.is_buyable(kind) else 0 for kind, count in enumerate(stock.counts)]
+    return lower_bound(market, counts, price)
 
 
 def _bin(stock: Stock, node: Node, shapes: Sequence[tuple[int, int]], mask: int) -> Bin:

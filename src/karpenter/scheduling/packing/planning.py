@@ -21,6 +21,8 @@ __all__ = ["Buyer", "Plan", "Purchase", "Shop", "plan"]
 
 # A whole set this close to the fluid is hard to beat.
 _HARD_TO_BEAT = 1.03
+# Many pods are packed in parts of about so many.
+_PART = 1000
 # Patterns are for few sizes and few pods on a node: with more, the knapsacks take too long to gain anything.
 _PATTERN_KINDS = 16
 _PATTERN_PODS = 8
@@ -90,11 +92,18 @@ class Shop:
         return self._bought[key]
 
     def _buy(self, counts: Sequence[int]) -> Purchase | None:
-        if not self._has_rules(counts) and not self._is_lumpy(counts):
-            found = buy_sets(self._market, counts)
-            if found is not None:
-                return Purchase(found[0], SETS, whole=found[1])
-        return self._one_by_one(counts)
+        if self._has_rules(counts) or self._is_lumpy(counts):
+            return self._one_by_one(counts)
+        bought = Purchase([], SETS, whole=True)
+        for part, times in _parts(counts):
+            found = buy_sets(self._market, part)
+            more = self._one_by_one(part) if found is None else Purchase(found[0], SETS, whole=found[1])
+            if more is None:
+                return None
+            bought = Purchase(
+                [*bought.nodes, *more.nodes * times], more.found_by, bought.whole and more.whole
+            )
+        return bought
 
     def _one_by_one(self, counts: Sequence[int]) -> Purchase | None:
         nodes = buy(self._market, counts, self._expired)
@@ -107,7 +116,7 @@ class Shop:
             return best
         if best.whole and cost_of(best.nodes) <= _HARD_TO_BEAT * self._market.mix(counts).value:
             return best
-        if best.found_by == SETS:
+        if best.found_by == SETS and sum(counts) < 2 * _PART:
             other = self._one_by_one(counts)
             return None if other is None else min(best, other, key=_cost)
         if self._is_lumpy(counts):
@@ -126,6 +135,29 @@ class Shop:
         if len(counts) - counts.count(0) > _PATTERN_KINDS:
             return False
         return sum(counts) <= _PATTERN_PODS * sum(self._market.mix(counts).amounts.values())
+
+
+def _parts(counts: Sequence[int]) -> list[tuple[list[int], int]]:
+    """Part many pods into like parts of a size that is packed fast and well; return each and how often it occurs.
+
+    Where there are enough pods of each kind, one part stands for most of them. Many kinds take smaller parts, since
+    each of them looks at every node.
+    """
+    many = len(counts) - counts.count(0) > _PART // 4
+    size = _PART // 2 if many else _PART
+    number = max(1, sum(counts) // size)
+    same = [count // number for count in counts]
+    if number > 1 and sum(same) < size // 2:
+        same = [0] * len(counts)
+    rest = [count - each * number for count, each in zip(counts, same, strict=True)]
+    others = -(-sum(rest) // size)
+    parts = [[0] * len(counts) for _ in range(others)]
+    turn = 0
+    for kind, count in enumerate(rest):
+        for _ in range(count):
+            parts[turn % others][kind] += 1
+            turn += 1
+    return [(same, number)] * any(same) + [(part, 1) for part in parts]
 
 
 def _cost(purchase: Purchase) -> float:

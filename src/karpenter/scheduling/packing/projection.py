@@ -126,6 +126,8 @@ def _make_room(load: Load, sizes: Sequence[Size], kind: int, looks: int) -> int:
             return _settle(load, sizes, kind, place, looks)
     for place, room in enumerate(load.free):
         lack = list(map(sub, size, room))
+        if looks <= 0:
+            return -1
         for other in load.contents[place]:
             spare = sizes[other]
             looks -= 1

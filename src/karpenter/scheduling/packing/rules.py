@@ -52,17 +52,17 @@ class Rules:
         self._samples = samples
         self._groups_of = [tuple(bits(shape.counted)) for shape in samples]
         self._rules_of = [shape.caps for shape in samples]
-        self._counted_by: dict[int, int] = {}
-        for kind, groups in enumerate(self._groups_of):
-            for group in groups:
-                self._counted_by[group] = self._counted_by.get(group, 0) | 1 << kind
+        self._counted_by = _by_bit([shape.counted for shape in samples])
         self._owners = self._owners_by_count()
-        with_ports = [kind for kind, shape in enumerate(samples) if shape.ports or shape.port_conflicts]
-        self._clashes = [0] * len(samples)
-        for kind in with_ports:
-            self._clashes[kind] = _set(other for other in with_ports if _clash(samples[kind], samples[other]))
-        self.binding = _set(
-            kind
+        takers = _by_bit([shape.ports for shape in samples])
+        rivals = _by_bit([shape.port_conflicts for shape in samples])
+        self._clashes = [
+            _union([rivals.get(port, 0) for port in bits(shape.ports)])
+            | _union([takers.get(port, 0) for port in bits(shape.port_conflicts)])
+            for shape in samples
+        ]
+        self.binding = _union(
+            1 << kind
             for kind in range(len(samples))
             if self._groups_of[kind] or self._rules_of[kind] or self._clashes[kind]
         )
@@ -87,30 +87,29 @@ class Rules:
 
     def _apart_by_rule(self) -> dict[int, int]:
         """Return sets of kinds that count each other, with the most pods of them that any of them bears."""
+        own: dict[int, dict[int, int]] = {}
+        for kind, shape in enumerate(self._samples):
+            for group, limit in shape.caps:
+                if shape.counted >> group & 1 and limit > 0:
+                    owners = own.setdefault(group, {})
+                    owners[limit] = owners.get(limit, 0) | 1 << kind
         found: dict[int, int] = {}
-        for group in self._owners:
-            own = [
-                (limit, kind)
-                for kind, shape in enumerate(self._samples)
-                for other, limit in shape.caps
-                if other == group and shape.counted >> group & 1 and limit > 0
-            ]
-            for most in {limit for limit, _ in own}:
-                kinds = _set(kind for limit, kind in own if limit <= most)
-                found[kinds] = min(most, found.get(kinds, most))
+        for owners in own.values():
+            kinds = 0
+            for limit in sorted(owners):
+                kinds |= owners[limit]
+                found[kinds] = min(limit, found.get(kinds, limit))
         return found
 
     def _apart_by_port(self) -> dict[int, int]:
         """Return sets of kinds that want the same host port for themselves."""
-        ports: dict[int, int] = {}
-        for kind, shape in enumerate(self._samples):
-            for port in bits(shape.ports & shape.port_conflicts):
-                ports[port] = ports.get(port, 0) | 1 << kind
-        return dict.fromkeys(ports.values(), 1)
+        return dict.fromkeys(
+            _by_bit([shape.ports & shape.port_conflicts for shape in self._samples]).values(), 1
+        )
 
     def refused(self, node: NodeRules, ports: int) -> int:
         """Return the kinds that a node refuses, given the pods and host ports it has."""
-        shut = _set(kind for kind, shape in enumerate(self._samples) if shape.port_conflicts & ports)
+        shut = _union([1 << kind for kind, shape in enumerate(self._samples) if shape.port_conflicts & ports])
         for group, (counts, less) in self._owners.items():
             shut |= less[bisect_left(counts, node.counts.get(group, 0))]
         for group, cap in node.caps.items():
@@ -152,12 +151,17 @@ class Rules:
         return shut
 
 
-def _clash(one: Shape, other: Shape) -> bool:
-    return bool(one.ports & other.port_conflicts or other.ports & one.port_conflicts)
+def _by_bit(sets: Sequence[int]) -> dict[int, int]:
+    """Return for each bit that is in some of the sets the places of those."""
+    found: dict[int, int] = {}
+    for place, members in enumerate(sets):
+        for bit in bits(members):
+            found[bit] = found.get(bit, 0) | 1 << place
+    return found
 
 
-def _set(kinds: Iterable[int]) -> int:
+def _union(sets: Iterable[int]) -> int:
     found = 0
-    for kind in kinds:
-        found |= 1 << kind
+    for members in sets:
+        found |= members
     return found

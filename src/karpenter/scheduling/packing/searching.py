@@ -24,7 +24,7 @@ from karpenter.scheduling.packing.planning import Plan, Shop, plan
 
 __all__ = ["Candidate", "Search"]
 
-# A plan this close to the fluid is not improved any further.
+# A plan this close to the fluid, or with a price this close to a bound, is not improved any further.
 _GOOD_ENOUGH = 1.005
 # When a plan breaks a limit, limited capacity gets a price of its own: these shares of the fluid's cost for all of it.
 _LIMIT_PRICES = (0.1, 0.5, 2.0)
@@ -103,7 +103,8 @@ class Search:
             self._improve()
 
     def _is_good_enough(self) -> bool:
-        return self.best.cost <= _GOOD_ENOUGH * self._fluid and not self.best.left
+        close = self.best.cost <= _GOOD_ENOUGH * self._fluid or self.best.price <= _GOOD_ENOUGH * self.bound
+        return close and not self.best.left
 
     def _offer(self, found: Candidate) -> bool:
         """Keep a plan if it leaves fewer pods than the best so far, or as many at a lower cost; tell whether."""

@@ -39,6 +39,8 @@ class Stock:
         masks: The distinct masks; ``sorts`` are the distinct masks and sizes, ``sort_of`` the sort of each kind.
         cells: Sets of kinds of like sizes, ``least`` the least of each resource in each, ``twins`` for each kind those
             of the same size.
+        apart: Sets of kinds that must stand apart: the number of nodes they force, the most pods of them on a node, and
+            their kinds, those that force most first.
         allowed: The kinds that an empty node takes: all but those whose own rules keep them out.
     """
 
@@ -69,13 +71,14 @@ class Stock:
         for kind, size in enumerate(self.sizes):
             same[size] = same.get(size, 0) | 1 << kind
         self.twins = [same[size] for size in self.sizes]
-        self._amounts = [list(column) for column in zip(*self.sizes, strict=True)]
+        self._amounts = [[size[i] for size in self.sizes] for i in range(len(self.resources))]
         self._falling = [
             [kind for _, kind in sorted((-amount, kind) for kind, amount in enumerate(column))]
             for column in self._amounts
         ]
         self.rules = Rules(self.samples)
         self.allowed = ((1 << len(self.sizes)) - 1) & ~self.rules.refused(NodeRules(), 0)
+        self.apart = self._apart()
         self.overheads = tuple((mask, self.project(extra)) for mask, extra in lot.overheads)
         self.menu: Menu = menu_for(
             lot.catalogue,
@@ -156,13 +159,26 @@ class Stock:
             for amounts, falling in zip(self._amounts, self._falling, strict=True)
         ]
 
-    def forced_nodes(self, counts: Sequence[int]) -> tuple[int, int]:
-        """Return how many nodes host rules force, at least one, and the kinds that must stand apart on them."""
-        nodes, apart = 1, 0
+    def _apart(self) -> list[tuple[int, int, list[int]]]:
+        found = []
         for members, limit in self.rules.forced:
-            pods = sum([counts[kind] for kind in bits(members)])
-            if pods > nodes * limit:
-                nodes, apart = -(-pods // limit), members
+            kinds = list(bits(members))
+            found.append((-(-sum(self.counts[kind] for kind in kinds) // limit), limit, kinds))
+        return sorted(found, reverse=True)
+
+    def forced_nodes(self, counts: Sequence[int]) -> tuple[int, Sequence[int]]:
+        """Return how many nodes host rules force, at least one, and the kinds that must stand apart on them.
+
+        There must be no more pods than the stock has.
+        """
+        nodes: int = 1
+        apart: Sequence[int] = ()
+        for most, limit, kinds in self.apart:
+            if most <= nodes:
+                break
+            forced = -(-sum([counts[kind] for kind in kinds]) // limit)
+            if forced > nodes:
+                nodes, apart = forced, kinds
         return nodes, apart
 
     def used(self, contents: Iterable[tuple[int, int]]) -> Size:

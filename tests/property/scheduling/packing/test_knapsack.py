@@ -16,7 +16,7 @@ _pods = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(_pods, st.integers(0, 9), st.integers(0, 9), st.integers(1, 300))
 def test_the_best_filling_and_its_bound_agree_with_trying_all(
     pods: list[tuple[int, int, int, int]], cpu: int, memory: int, steps: int

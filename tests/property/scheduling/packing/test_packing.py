@@ -14,12 +14,15 @@ from tests.unit.scheduling.packing.builders import never
 
 _FEE = PackOptions().node_fee
 
+# Packing a lot in many ways takes a while where every line is traced.
+pytestmark = pytest.mark.timeout(60)
+
 
 def _pack(lot: Lot, **options: float) -> Packing:
     return pack(lot, options=PackOptions(**options), expired=never)  # type: ignore[arg-type]
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=62, deadline=None)
 @given(lots())
 def test_no_packing_breaks_a_rule(lot: Lot) -> None:
     packing = _pack(lot)
@@ -27,7 +30,7 @@ def test_no_packing_breaks_a_rule(lot: Lot) -> None:
     assert faults(lot, packing) == []
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(lots(rules=False, with_rooms=False, limited=False, most_shapes=8, most_pods=60))
 def test_no_packing_of_many_plain_pods_breaks_a_rule(lot: Lot) -> None:
     packing = _pack(lot)
@@ -35,7 +38,7 @@ def test_no_packing_of_many_plain_pods_breaks_a_rule(lot: Lot) -> None:
     assert faults(lot, packing) == []
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(lots(), st.sampled_from([0, 1, 20, 400]))
 def test_the_greedy_plan_is_a_floor_at_any_effort(lot: Lot, effort: int) -> None:
     floor = _pack(lot, effort=0)
@@ -48,7 +51,7 @@ def test_the_greedy_plan_is_a_floor_at_any_effort(lot: Lot, effort: int) -> None
         assert packing.price_per_hour <= floor.price_per_hour + 1e-9
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=37, deadline=None)
 @given(lots(limited=False, with_rooms=False, most_pods=20), st.integers(1, 60), st.integers(1, 200))
 def test_more_effort_never_costs_more(lot: Lot, effort: int, more: int) -> None:
     # The fee of the options is a fixed one here: then cost is price and fee.
@@ -62,7 +65,7 @@ def test_more_effort_never_costs_more(lot: Lot, effort: int, more: int) -> None:
     assert cost(better) <= cost(less) + 1e-9
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=37, deadline=None)
 @given(lots(limited=False, with_rooms=False), st.integers(0, 12), st.integers(1, 12))
 def test_more_time_never_costs_more(lot: Lot, looks: int, more: int) -> None:
     def cost_after(number: int) -> float:
@@ -80,7 +83,7 @@ def test_more_time_never_costs_more(lot: Lot, looks: int, more: int) -> None:
     assert cost_after(looks + more) <= cost_after(looks) + 1e-9
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     lots(with_rooms=False, limited=False, most_shapes=3, most_pods=2, most_types=5).filter(
         lambda lot: sum(each.count for each in lot.shapes) <= 6
@@ -95,7 +98,7 @@ def test_the_optimum_of_a_tiny_lot_lies_between_bound_and_price(lot: Lot) -> Non
     assert optimum <= packing.price_per_hour + 1e-9
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(lots(limited=False), st.randoms(use_true_random=False))
 def test_the_order_of_shapes_does_not_show_in_the_bins(lot: Lot, random: object) -> None:
     order = list(range(len(lot.shapes)))
@@ -128,14 +131,14 @@ def test_the_order_of_shapes_does_not_show_in_the_bins(lot: Lot, random: object)
     assert named(first, lot) == named(second, shuffled)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(lots())
 def test_the_same_lot_gives_the_same_packing(lot: Lot) -> None:
     assert _pack(lot) == _pack(lot)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(lots(limited=False))
 def test_any_seed_keeps_the_rules(seed: int, lot: Lot) -> None:
     assert faults(lot, _pack(lot, seed=seed, effort=200)) == []

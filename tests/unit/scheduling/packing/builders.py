@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from karpenter.model.catalogue import Catalogue
 from karpenter.model.instancetypes import InstanceType, Offering
-from karpenter.scheduling.packing import Lot, PackOptions, Packing, Room, Shape, pack
+from karpenter.scheduling.packing import Lot, Packing, PackOptions, Room, Shape, pack
 
 RESOURCES = ("cpu", "memory", "pods")
 

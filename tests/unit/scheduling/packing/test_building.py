@@ -62,16 +62,31 @@ def test_pods_of_a_spread_fill_a_node_up_to_its_limit() -> None:
     assert len(nodes) == 10
 
 
-def test_forced_pods_that_the_planned_option_cannot_take_get_a_node_of_their_own() -> None:
+def test_an_option_planned_for_pods_that_are_gone_is_not_bought() -> None:
     shapes = [
-        shape(1, 1, 12, counted=1, caps=((0, 1),)),
-        shape(150, 300, 1, order=1, counted=1, caps=((0, 1),)),
-        shape(1, 1, 40, order=2),
+        shape(12, 51, 13, counted=1, caps=((0, 1),)),
+        shape(17, 2, 9, counted=2, caps=((1, 1),), order=1),
+        shape(8, 42, 2, counted=1, caps=((0, 1),), order=2),
+        shape(3, 2, 28, order=3),
     ]
 
     nodes = _bought(_market(lot(linear_catalogue(), shapes)))
 
-    assert len(nodes) >= 13
+    assert len(nodes) >= 15
+    assert all(node.contents for node in nodes)
+
+
+def test_of_pods_that_stand_apart_a_node_takes_those_that_fit_beside_each_other() -> None:
+    shapes = [
+        shape(18, 55, 9, counted=1, caps=((0, 1),)),
+        shape(15, 33, 11, counted=2, caps=((1, 1),), order=1),
+        shape(7, 12, 10, counted=1, caps=((0, 1),), order=2),
+        shape(8, 3, 11, order=3),
+    ]
+
+    nodes = _bought(_market(lot(linear_catalogue(), shapes)))
+
+    assert len(nodes) >= 19
 
 
 def test_other_weights_give_a_plan_too() -> None:

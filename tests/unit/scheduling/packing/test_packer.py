@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from karpenter.model.catalogue import Catalogue
-from karpenter.scheduling.packing import Lot, PackOptions, Shape, pack
+from karpenter.scheduling.packing import Lot, PackOptions, Shape, bound, pack
 from tests.property.scheduling.packing.checker import faults
 from tests.unit.scheduling.packing.builders import (
     RESOURCES,
@@ -218,6 +218,24 @@ def test_daemons_that_differ_by_offering_count_where_they_run() -> None:
     )
 
     assert types_of(problem, packed(problem)) == ["b"]
+
+
+def test_the_bound_of_a_lot_is_that_of_its_packing() -> None:
+    problem = lot(linear_catalogue(), _mixed(300))
+
+    packing = packed(problem)
+
+    assert bound(problem, packing.price_per_hour) == pytest.approx(packing.bound_per_hour)
+
+
+def test_pods_that_fit_nothing_do_not_raise_the_bound() -> None:
+    pods = [shape(1, 2, 160)]
+
+    assert bound(lot(linear_catalogue(), [*pods, shape(9999, 1, 5)]), 9.9) == bound(
+        lot(linear_catalogue(), pods), 9.9
+    )
+    assert bound(lot(linear_catalogue(), [shape(9999, 1, 5)]), 9.9) == 0.0
+    assert bound(lot(linear_catalogue(), []), 9.9) == 0.0
 
 
 def test_never_means_that_time_does_not_end() -> None:

@@ -84,6 +84,14 @@ def test_a_standing_node_refuses_by_what_it_holds() -> None:
     assert rules.refused(NodeRules({}, {7: 0}), 0) == 0
 
 
+def test_a_group_that_only_a_node_caps_counts_too() -> None:
+    rules = Rules([_pod(counted=1)])
+    node = NodeRules({0: 1}, {0: 2})
+
+    assert rules.refused(node, 0) == 0
+    assert rules.enter(node, 0, 1) == 0b1
+
+
 def test_a_pod_at_odds_with_itself_is_refused_by_an_empty_node() -> None:
     rules = Rules([_pod(counted=1, caps=((0, 0),)), _pod(counted=1, caps=((0, 1),))])
 

@@ -109,5 +109,6 @@ def test_pods_that_must_stand_apart_force_nodes() -> None:
     )
     exclusive = stock.sizes.index((1, 1, 1))
 
-    assert stock.forced_nodes(stock.counts) == (5, 1 << exclusive)
-    assert stock.forced_nodes([0, 0]) == (1, 0)
+    assert stock.apart == [(5, 2, [exclusive])]
+    assert stock.forced_nodes(stock.counts) == (5, [exclusive])
+    assert stock.forced_nodes([0, 0]) == (1, ())
