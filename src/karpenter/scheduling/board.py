@@ -333,10 +333,6 @@ class Board:
         assert host.template is not None
         return host.template.places_of(places)
 
-    def keys_of(self, stance: Stance) -> tuple[str, ...]:
-        """Return the keys over which the class's place matters."""
-        return stance.keys
-
     def _reach(self, host: Host, key: str, mask: int) -> dict[str, int]:
         """Return the places a host can be in, each with the offerings that put it there."""
         if host.node is not None:

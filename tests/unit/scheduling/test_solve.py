@@ -9,6 +9,7 @@ from karpenter.api.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE
 from karpenter.model.instancetypes import InstanceType
 from karpenter.scheduling import Cause, Plan, SolveOptions, solve
 from karpenter.scheduling.plan import pod_name
+from karpenter.scheduling.solver import _Solve
 from tests.strategies.clusters import EBS_DRIVER, node, nodepool, storage_class, volume, volume_claim
 from tests.strategies.expressions import (
     expression,
@@ -389,3 +390,38 @@ def test_the_order_of_the_input_changes_nothing() -> None:
     assert [(each.instance_type, each.zone, each.pods) for each in forward.new_nodes] == [
         (each.instance_type, each.zone, each.pods) for each in backward.new_nodes
     ]
+
+
+def test_a_pod_that_asks_for_a_node_by_name_gets_no_new_one() -> None:
+    by_field = pod("field", node_affinity=(node_term(name=("In", "standing")),))
+    by_label = pod("label", node_selector={HOSTNAME: "elsewhere"})
+    by_refusal = pod("refusal", node_affinity=(node_term(name=("NotIn", "standing")),))
+
+    plan = plan_for(
+        [by_field, by_label, by_refusal], nodes=(node("standing", allocatable={"cpu": 1, "pods": 1}),)
+    )
+
+    assert [pod_name(each) for each in plan.new_nodes[0].pods] == ["default/refusal"]
+    assert sorted(pod_name(each.pods[0]) for each in plan.rejections) == ["default/field", "default/label"]
+
+
+def test_many_pods_are_placed_in_bulk_at_a_price_near_the_bound() -> None:
+    plan = plan_for([*pods(300, "a", cpu="300m", memory="700Mi"), *pods(100, "b", cpu="1", memory="3Gi")])
+
+    assert placed(plan) == 400
+    assert plan.lower_bound_per_hour <= plan.price_per_hour <= 1.05 * plan.lower_bound_per_hour
+
+
+def test_a_reservation_is_given_back_by_a_node_that_is_not_needed_after_all() -> None:
+    kind = instance_type("m5.large", capacity_types=("on-demand",))
+    types = (instance_type("m5.large", offerings=(*kind.offerings, reserved("cr-1", 1))),)
+    problem = Problem(pods=(pod(ports=(host_port(80),)),), types=types, nodepools=(nodepool(),))
+    attempt = _Solve(problem.snapshot(), problem.pods, SolveOptions(), in_bulk=False)
+    attempt.place()
+    (host,) = attempt.board.hosts
+    (stance,) = host.contents
+
+    attempt.board.leave(stance, host, 1)
+
+    assert attempt.board.drawn == {"cr-1": 0}
+    assert host.mask == 0

@@ -7,12 +7,14 @@ better plan may cost more.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 
 from karpenter.model.catalogue import bits
 from karpenter.scheduling.packing.building import take
 from karpenter.scheduling.packing.limits import Allowance
 from karpenter.scheduling.packing.market import Market, Node
+from karpenter.scheduling.packing.menu import Menu
 from karpenter.scheduling.packing.rules import NodeRules
 
 __all__ = ["greedy"]
@@ -40,7 +42,14 @@ def greedy(market: Market, counts: Sequence[int], allowance: Allowance) -> list[
 
 
 def _widest(market: Market, left: Sequence[int], order: Sequence[int], options: int) -> Node:
-    """Return a node with as many pods of each kind in turn as some option still holds."""
+    """Return a node with as many pods of each kind in turn as some option still holds.
+
+    Args:
+        market: Where to buy.
+        left: How many pods of each kind are left.
+        order: The kinds, by their amount of the first resource, falling.
+        options: The options to choose from.
+    """
     stock = market.stock
     menu = market.menu
     rules = stock.rules
@@ -48,27 +57,40 @@ def _widest(market: Market, left: Sequence[int], order: Sequence[int], options: 
     allowed = stock.allowed
     used = [0] * len(stock.resources)
     contents: list[tuple[int, int]] = []
-    for kind in order:
+    falling = [-stock.sizes[kind][0] for kind in order]
+    place = 0
+    while place < len(order):
+        kind = order[place]
+        place += 1
         admitting = options & menu.admitting[stock.mask_of[kind]]
         if not allowed >> kind & 1 or not admitting:
             continue
         most = left[kind]
         if rules.binding >> kind & 1:
             most = min(most, rules.most(state, kind))
-        size = stock.sizes[kind]
-        low, high = 0, most
-        while low < high:
-            # The first guess is all of them; then halves.
-            number = high if high == most and not low else (low + high + 1) // 2
-            if admitting & menu.holds([have + need * number for have, need in zip(used, size, strict=True)]):
-                low = number
-            else:
-                high = number - 1
-        if low:
-            used = [have + need * low for have, need in zip(used, size, strict=True)]
+        number = _most_held(menu, admitting, used, stock.sizes[kind], most)
+        if number:
+            used = [have + need * number for have, need in zip(used, stock.sizes[kind], strict=True)]
             options = admitting & menu.holds(used)
-            contents.append((kind, low))
+            contents.append((kind, number))
             if rules.binding >> kind & 1:
-                allowed &= ~rules.enter(state, kind, low)
+                allowed &= ~rules.enter(state, kind, number)
+        else:
+            # All kinds that take more of the first resource than any option has left are passed over at once.
+            room = max(menu.capacities[option][0] for option in bits(options)) - used[0]
+            place = max(place, bisect_left(falling, -room))
     option = next(bits(options))
     return Node(option, market.costs[option], tuple(sorted(contents)), tuple(used))
+
+
+def _most_held(menu: Menu, options: int, used: Sequence[int], size: Sequence[int], most: int) -> int:
+    """Return how many pods of a size some option holds beside what is used, up to the most."""
+    low, high = 0, most
+    while low < high:
+        # The first guess is all of them; then halves.
+        number = high if high == most and not low else (low + high + 1) // 2
+        if options & menu.holds([have + need * number for have, need in zip(used, size, strict=True)]):
+            low = number
+        else:
+            high = number - 1
+    return low

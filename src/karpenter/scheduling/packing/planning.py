@@ -94,16 +94,27 @@ class Shop:
     def _buy(self, counts: Sequence[int]) -> Purchase | None:
         if self._has_rules(counts) or self._is_lumpy(counts):
             return self._one_by_one(counts)
-        bought = Purchase([], SETS, whole=True)
-        for part, times in _parts(counts):
-            found = buy_sets(self._market, part)
-            more = self._one_by_one(part) if found is None else Purchase(found[0], SETS, whole=found[1])
-            if more is None:
-                return None
-            bought = Purchase(
-                [*bought.nodes, *more.nodes * times], more.found_by, bought.whole and more.whole
-            )
+        same, number = _like_part(counts)
+        left = [count - each * number for count, each in zip(counts, same, strict=True)]
+        bought: Purchase | None = Purchase([], SETS, whole=True)
+        if any(same):
+            bought = self._add(bought, same, number)
+            if bought is not None and any(left):
+                # What does not come out even may find room on the nodes bought so far.
+                bought = bought._replace(nodes=absorb(self._market, bought.nodes, left, present(left)))
+        for part in _even_parts(left):
+            bought = self._add(bought, part, 1)
         return bought
+
+    def _add(self, bought: Purchase | None, part: Sequence[int], times: int) -> Purchase | None:
+        """Buy for a part of the pods, so many times; nothing if time ran out before or now."""
+        if bought is None:
+            return None
+        found = buy_sets(self._market, part)
+        more = self._one_by_one(part) if found is None else Purchase(found[0], SETS, whole=found[1])
+        return more and Purchase(
+            [*bought.nodes, *more.nodes * times], more.found_by, bought.whole and more.whole
+        )
 
     def _one_by_one(self, counts: Sequence[int]) -> Purchase | None:
         nodes = buy(self._market, counts, self._expired)
@@ -137,27 +148,32 @@ class Shop:
         return sum(counts) <= _PATTERN_PODS * sum(self._market.mix(counts).amounts.values())
 
 
-def _parts(counts: Sequence[int]) -> list[tuple[list[int], int]]:
-    """Part many pods into like parts of a size that is packed fast and well; return each and how often it occurs.
+def _like_part(counts: Sequence[int]) -> tuple[list[int], int]:
+    """Return a part of the pods that stands for most of them, and how often; all of them once if they are few.
 
-    Where there are enough pods of each kind, one part stands for most of them. Many kinds take smaller parts, since
-    each of them looks at every node.
+    Parts have a size that is packed fast and well. Too few pods of each kind make no such part.
     """
-    many = len(counts) - counts.count(0) > _PART // 4
-    size = _PART // 2 if many else _PART
+    size = _part_size(counts)
     number = max(1, sum(counts) // size)
     same = [count // number for count in counts]
-    if number > 1 and sum(same) < size // 2:
-        same = [0] * len(counts)
-    rest = [count - each * number for count, each in zip(counts, same, strict=True)]
-    others = -(-sum(rest) // size)
-    parts = [[0] * len(counts) for _ in range(others)]
+    return (same, number) if number == 1 or sum(same) >= size // 2 else ([0] * len(counts), 1)
+
+
+def _even_parts(counts: Sequence[int]) -> list[list[int]]:
+    """Deal the pods out to parts, one after the other, so that all get a like mix."""
+    number = -(-sum(counts) // _part_size(counts))
+    parts = [[0] * len(counts) for _ in range(number)]
     turn = 0
-    for kind, count in enumerate(rest):
+    for kind, count in enumerate(counts):
         for _ in range(count):
-            parts[turn % others][kind] += 1
+            parts[turn % number][kind] += 1
             turn += 1
-    return [(same, number)] * any(same) + [(part, 1) for part in parts]
+    return parts
+
+
+def _part_size(counts: Sequence[int]) -> int:
+    """Return how many pods are packed at once; fewer if they are of many kinds, each of which looks at every node."""
+    return _PART // 2 if len(counts) - counts.count(0) > _PART // 4 else _PART
 
 
 def _cost(purchase: Purchase) -> float:
