@@ -19,13 +19,16 @@ from karpenter.scheduling.packing.stock import present
 
 __all__ = ["Buyer", "Plan", "Purchase", "Shop", "plan"]
 
-# A whole set this close to the fluid is hard to beat.
+# A whole set this close to the fluid is hard to beat; so is any plan that is as close as this.
 _HARD_TO_BEAT = 1.03
+_CLOSE_ENOUGH = 1.01
 # Many pods are packed in parts of about so many.
 _PART = 1000
-# Patterns are for few sizes and few pods on a node: with more, the knapsacks take too long to gain anything.
+# Patterns are for few sizes, and either few pods on a node or so many nodes for each size: else the knapsacks take too
+# long to gain anything.
 _PATTERN_KINDS = 16
 _PATTERN_PODS = 8
+_PATTERN_NODES = 4
 
 ONE_BY_ONE, SETS, PATTERNS = "one-by-one", "sets", "patterns"
 
@@ -125,12 +128,16 @@ class Shop:
         best = self.quickly(counts)
         if best is None or self._has_rules(counts):
             return best
-        if best.whole and cost_of(best.nodes) <= _HARD_TO_BEAT * self._market.mix(counts).value:
+        margin = _HARD_TO_BEAT if best.whole else _CLOSE_ENOUGH
+        if cost_of(best.nodes) <= margin * self._market.mix(counts).value:
             return best
-        if best.found_by == SETS and sum(counts) < 2 * _PART:
+        if best.found_by == SETS and (sum(counts) < 2 * _PART or _part_size(counts) == _PART):
             other = self._one_by_one(counts)
-            return None if other is None else min(best, other, key=_cost)
-        if self._is_lumpy(counts):
+            if other is None:
+                return None
+            best = min(best, other, key=_cost)
+        kinds = len(counts) - counts.count(0)
+        if self._is_lumpy(counts) or kinds <= min(_PATTERN_KINDS, len(best.nodes) // _PATTERN_NODES):
             patterns = Patterns(self._market, counts)
             patterns.learn(best.nodes)
             patterns.generate()

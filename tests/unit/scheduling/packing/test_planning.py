@@ -147,3 +147,71 @@ def test_no_pods_need_no_nodes() -> None:
 
     assert found is not None
     assert found.nodes == []
+
+
+def test_many_pods_of_few_kinds_are_planned_as_copies_of_a_part() -> None:
+    counts = [4321, 1234, 777, 9]
+    sizes = [(1, 2), (2, 9), (3, 8), (1, 7)]
+    market = _market(
+        lot(linear_catalogue(), [shape(*size, count) for size, count in zip(sizes, counts, strict=True)])
+    )
+
+    shop = Shop(market, never)
+    quick = shop.quickly(market.stock.counts)
+    found = shop.thoroughly(market.stock.counts)
+
+    assert quick is not None
+    assert found is not None
+    for purchase in (quick, found):
+        held = [0] * 4
+        for node in purchase.nodes:
+            for kind, number in node.contents:
+                held[kind] += number
+        assert held == market.stock.counts
+    assert found.found_by == "patterns"
+    assert cost_of(found.nodes) <= 1.03 * market.mix(market.stock.counts).value
+
+
+def test_pods_that_part_evenly_leave_no_rest() -> None:
+    market = _market(lot(linear_catalogue(), [shape(1, 2, 4000), shape(2, 9, 4000)]))
+
+    found = Shop(market, never).quickly(market.stock.counts)
+
+    assert found is not None
+    assert sum(number for node in found.nodes for _, number in node.contents) == 8000
+
+
+def test_many_pods_of_many_kinds_are_dealt_out_to_parts() -> None:
+    shapes = [shape(1 + size % 37, 1 + size, 1, order=size) for size in range(1100)]
+    market = _market(lot(linear_catalogue((64, 128)), shapes))
+
+    found = Shop(market, never).quickly(market.stock.counts)
+
+    assert found is not None
+    held = [0] * 1100
+    for node in found.nodes:
+        for kind, number in node.contents:
+            held[kind] += number
+    assert held == [1] * 1100
+
+
+def test_many_kinds_in_many_parts_are_not_compared_with_one_by_one() -> None:
+    # Too many kinds for that, and pods of 6 in rooms of 10: far above the fluid.
+    catalogue = Catalogue([machine("m", cpu=1000, memory=9000, pods=99, price=1.0)])
+    shapes = [shape(20 + size % 7, 300 + size, 9, order=size) for size in range(260)]
+    market = _market(lot(catalogue, shapes))
+    shop = Shop(market, never)
+
+    assert shop.thoroughly(market.stock.counts) is shop.quickly(market.stock.counts)
+
+
+def test_time_that_runs_out_between_parts_leaves_nothing() -> None:
+    # No option holds all of the pods, so each part goes node by node, and asks for the time.
+    catalogue = Catalogue(
+        [machine("wide", cpu=900, memory=40, pods=99), machine("deep", cpu=40, memory=900, pods=99)]
+    )
+    shapes = [shape(50 + size, 1, 61, order=size) for size in range(20)]
+    shapes += [shape(1, 50 + size, 61, order=size) for size in range(20)]
+    market = _market(lot(catalogue, shapes))
+
+    assert Shop(market, lambda: True).quickly(market.stock.counts) is None

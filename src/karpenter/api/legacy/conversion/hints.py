@@ -50,10 +50,12 @@ def explained(problem: Problem, spec_type: type) -> tuple[str, str]:
         reader = parse_quantity
     if reader is None or not isinstance(problem.value, (str, int, float)):
         return problem.message, ""
+    # A value of the wrong type is named by its type alone: the reader can still say what a good one looks like.
+    is_type = problem.type is ProblemType.TYPE_INVALID
     try:
-        reader(problem.value)
+        reader("" if is_type else problem.value)
     except KarpenterError as error:
-        return error.message, error.hint
+        return problem.message if is_type else error.message, error.hint
     return problem.message, ""
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from karpenter.api.legacy.conversion.hints import explained
 from karpenter.api.legacy.provisioner import ProvisionerSpec
+from karpenter.api.nodepool import NodePoolSpec
 from karpenter.api.schema import Problem, ProblemType
 
 
@@ -66,3 +67,14 @@ def test_where_nothing_better_is_known_the_schema_has_the_word(field: str, value
 
     assert said.endswith("should match a pattern")
     assert hint == ""
+
+
+def test_a_value_of_the_wrong_type_keeps_the_schemas_words_and_is_shown_a_good_one() -> None:
+    problem = Problem(
+        "spec.disruption.expireAfter", ProblemType.TYPE_INVALID, "integer", "must be of type string"
+    )
+
+    reason, hint = explained(problem, NodePoolSpec)
+
+    assert reason == problem.message
+    assert "720h" in hint
