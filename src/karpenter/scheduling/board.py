@@ -7,65 +7,24 @@ which order, is the business of its users. Counts only grow, so a refusal for la
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 
 from karpenter.api.core import Pod
 from karpenter.api.labels import HOSTNAME
 from karpenter.model.catalogue import bits, lowest_bit
 from karpenter.model.pods import is_terminal, is_terminating
-from karpenter.model.ports import HostPorts, host_ports
+from karpenter.model.ports import host_ports
 from karpenter.model.resources import Resources, pod_requests, total
 from karpenter.model.snapshot import NodeView, Snapshot
 from karpenter.model.taints import tolerates_all
 from karpenter.model.topology import topology_rules
-from karpenter.model.volumes import NO_ATTACHMENTS, Attachments, attachments
+from karpenter.model.volumes import attachments
 from karpenter.scheduling.groups import GroupTable
+from karpenter.scheduling.hosts import Entry, Host, counted_capacity, missing_daemons
 from karpenter.scheduling.stances import PlaceRule, Stance
 from karpenter.scheduling.templates import NOWHERE, Daemon, Template
 
 __all__ = ["Board", "Entry", "Host"]
-
-
-@dataclass(slots=True, eq=False)
-class Host:
-    """A node that stands, or one to be bought.
-
-    Attributes:
-        index: Its number on the board.
-        node: The standing node, or None.
-        template: What a node to be bought is made from, or None.
-        mask: The offerings that a node to be bought can still be.
-        used: What pods on it take (of a standing node: and DaemonSets still to come).
-        room: What a standing node has.
-        counts: How many pods of each host group are on it.
-        caps: How many of each host group it may hold, as the pods on it insist.
-        ports: The host ports taken.
-        attached: The volumes attached.
-        pins: The places, by key, that the pods on it have settled.
-        contents: Stances with the number of pods each.
-    """
-
-    index: int
-    node: NodeView | None = None
-    template: Template | None = None
-    mask: int = 0
-    used: tuple[int, ...] = ()
-    room: tuple[int, ...] = ()
-    counts: dict[int, int] = field(default_factory=dict)
-    caps: dict[int, int] = field(default_factory=dict)
-    ports: HostPorts = field(default_factory=HostPorts)
-    attached: Attachments = NO_ATTACHMENTS
-    pins: dict[str, str] = field(default_factory=dict)
-    contents: dict[Stance, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """That a pod may enter a host, and what that settles."""
-
-    mask: int
-    pins: Mapping[str, str]
 
 
 class Board:
@@ -261,7 +220,7 @@ class Board:
         left = self.left_of_limits(template)
         if not left:
             return template.mask
-        own = _capacity(host) if host is not None else {}
+        own = counted_capacity(host) if host is not None else {}
         if left.get("nodes", 1) < 1 and host is None:
             return 0
         mask = template.mask
@@ -437,7 +396,7 @@ class Board:
             host.counts[group] -= number
             self.total[group] -= number
         host.used = tuple(have - number * ask for have, ask in zip(host.used, stance.requests, strict=True))
-        before = _capacity(host)
+        before = counted_capacity(host)
         host.contents[stance] -= number
         if not host.contents[stance]:
             del host.contents[stance]
@@ -466,7 +425,7 @@ class Board:
         for key, place in host.pins.items():
             mask &= template.reach(key).get(place, 0)
         host.mask = mask
-        after = _capacity(host)
+        after = counted_capacity(host)
         spent = self.spent[template.pool.name]
         for resource in template.pool.limits:
             spent[resource] = spent.get(resource, 0) + after.get(resource, 0) - before.get(resource, 0)
@@ -516,7 +475,7 @@ class Board:
         """Book the capacity of the cheapest offering left instead of what was booked for the host before."""
         assert host.template is not None
         spent = self.spent[host.template.pool.name]
-        before = _capacity(host)
+        before = counted_capacity(host)
         kind = host.template.catalogue.type_at(lowest_bit(mask))
         for resource in host.template.pool.limits:
             amount = 1 if resource == "nodes" else kind.capacity.get(resource, 0)
@@ -542,7 +501,7 @@ class Board:
     def _stand(self, node: NodeView, daemons: Sequence[Daemon]) -> None:
         pods = [pod for pod in node.pods if not is_terminal(pod)]
         taken = total(pod_requests(pod) for pod in pods)
-        missing = _missing_daemons(node, daemons)
+        missing = missing_daemons(node, daemons)
         host = Host(
             len(self.hosts),
             node=node,
@@ -584,23 +543,3 @@ class Board:
 
     def _vector(self, amounts: Resources) -> tuple[int, ...]:
         return tuple(amounts.get(resource, 0) for resource in self.resources)
-
-
-def _missing_daemons(node: NodeView, daemons: Iterable[Daemon]) -> list[Daemon]:
-    """Return the DaemonSets' pods that belong on the node but are not there yet."""
-    there = {owner.uid for pod in node.pods for owner in pod.metadata.owner_references}
-    return [
-        daemon
-        for daemon in daemons
-        if not any(owner.uid in there for owner in daemon.pod.metadata.owner_references)
-        and tolerates_all(node.taints, daemon.pod.spec.tolerations)
-        and any(term.matches(node.labels, node.name) for term in daemon.alternatives)
-    ]
-
-
-def _capacity(host: Host) -> dict[str, int]:
-    """Return what a node to be bought counts against its pool's limits; nothing before a pod is on it."""
-    if not host.contents or host.template is None:
-        return {}
-    kind = host.template.catalogue.type_at(lowest_bit(host.mask))
-    return {**kind.capacity, "nodes": 1}
