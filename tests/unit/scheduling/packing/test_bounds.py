@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from karpenter.model.catalogue import Catalogue
-from karpenter.scheduling.packing import Lot
+from karpenter.scheduling.packing import Lot, bounds
 from karpenter.scheduling.packing.bounds import lower_bound
 from karpenter.scheduling.packing.market import Market
 from karpenter.scheduling.packing.stock import Stock
@@ -68,3 +68,34 @@ def test_a_bound_close_to_the_price_is_good_enough() -> None:
     problem = lot(catalogue, [shape(1, 1, 40), shape(10, 1, 6, order=1)])
 
     assert _bound(problem, price=0.1) < _bound(problem)
+
+
+def _middling() -> Lot:
+    """The best for cpu and the best for memory are both beaten by what lies between, for pods of both sorts."""
+    catalogue = Catalogue(
+        machine(name, cpu=10, memory=memory, pods=20, price=price)
+        for name, memory, price in (("c", 20, 0.10), ("m", 40, 0.11), ("r", 80, 0.16))
+    )
+    return lot(catalogue, [shape(1, 2, 80), shape(1, 6, 80)])
+
+
+def test_a_bound_found_with_a_few_options_at_a_time_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once = _bound(_middling())
+    monkeypatch.setattr(bounds, "_FEW_COLUMNS", 0)
+    monkeypatch.setattr(bounds, "_FIRST_COLUMNS", 1)
+    monkeypatch.setattr(bounds, "_MORE_COLUMNS", 1)
+
+    in_turns = _bound(_middling())
+
+    assert in_turns == pytest.approx(at_once, rel=1e-6)
+
+
+def test_a_bound_that_may_not_look_at_all_options_is_still_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once = _bound(_middling())
+    monkeypatch.setattr(bounds, "_FEW_COLUMNS", 0)
+    monkeypatch.setattr(bounds, "_FIRST_COLUMNS", 1)
+    monkeypatch.setattr(bounds, "_MOST_TURNS", 1)
+
+    cut = _bound(_middling())
+
+    assert 0.0 < cut <= at_once + 1e-9
