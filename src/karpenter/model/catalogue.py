@@ -15,13 +15,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
+from karpenter.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from karpenter.model.instancetypes import InstanceType, Offering
 
 __all__ = ["Catalogue", "LabelTest", "bits", "lowest_bit"]
-
-ZONE = "topology.kubernetes.io/zone"
-CAPACITY_TYPE = "karpenter.sh/capacity-type"
-INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 
 
 class LabelTest(Protocol):
@@ -85,10 +82,6 @@ class Catalogue:
     def type_at(self, position: int) -> InstanceType:
         """Return the instance type of an offering."""
         return self.types[self.type_of[position]]
-
-    def mask_of_type(self, index: int) -> int:
-        """Return the offerings of a type, by its place in ``types``."""
-        return self._type_masks[index]
 
     def knows(self, key: str) -> bool:
         """Tell whether any type or offering carries the label."""

@@ -49,11 +49,8 @@ class Board:
         self.counts: list[dict[str, int]] = [{} for _ in table.groups]
         self.kept_apart: list[dict[str, int]] = [{} for _ in table.groups]
         self.total: list[int] = [0] * len(table.groups)
-        # Groups that some rule looks at; pods counted by no such group may stand anywhere.
-        self.watched: dict[str, int] = {}
-        for group in table.groups:
-            self.watched[group.key] = self.watched.get(group.key, 0) | 1 << group.index
-        self.watched_hosts = self.watched.get(HOSTNAME, 0)
+        # Groups counted per node, as bits.
+        self.watched_hosts = sum(1 << group.index for group in table.groups if group.by_host)
         # Capacity of the nodes to be bought, by pool and limited resource.
         self.spent: dict[str, dict[str, int]] = {template.pool.name: {} for template in templates}
         # How many new nodes draw on each reservation.
@@ -159,8 +156,8 @@ class Board:
         self, stance: Stance, template: Template, among: int, pins: Mapping[str, str] | None = None
     ) -> Entry | None:
         mask = self.admitted(stance, template) & self.affordable(template) & among
-        for key, place in (pins or {}).items():
-            mask &= template.reach(key).get(place, 0)
+        if pins:
+            mask &= template.within(pins)
         if not mask:
             return None
         if pins is not None:
@@ -192,8 +189,7 @@ class Board:
         if template is None:
             return 0
         mask = host.mask & self.admitted(stance, template)
-        for key, place in pins.items():
-            mask &= template.reach(key).get(place, 0)
+        mask &= template.within(pins)
         if not mask:
             return 0
         mask &= template.fitting(
@@ -422,8 +418,7 @@ class Board:
         mask = among & template.fitting(host.used)
         for stance in host.contents:
             mask &= self.admitted(stance, template)
-        for key, place in host.pins.items():
-            mask &= template.reach(key).get(place, 0)
+        mask &= template.within(host.pins)
         host.mask = mask
         after = counted_capacity(host)
         spent = self.spent[template.pool.name]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from karpenter.scheduling.board import Board, Entry, Host
 from karpenter.scheduling.options import SolveOptions
 from karpenter.scheduling.packing import Lot, PackOptions, Shape, pack
-from karpenter.scheduling.places import Portion, pins_mask, settle
+from karpenter.scheduling.places import Portion, settle
 from karpenter.scheduling.stances import Stance
 from karpenter.scheduling.templates import Template
 
@@ -68,12 +68,17 @@ def _use_room(board: Board, portions: list[Portion]) -> list[Portion]:
         for host in hosts:
             if not portion.number:
                 break
-            number = board.capacity_for(portion.stance, host, portion.pins, portion.number)
-            if number:
-                mask = board.mask_with(portion.stance, host, portion.pins, number)
-                board.enter(portion.stance, host, Entry(mask, portion.pins), number, counted=True)
-                portion.number -= number
+            _fill(board, portion, host)
     return [portion for portion in portions if portion.number]
+
+
+def _fill(board: Board, portion: Portion, host: Host) -> None:
+    """Let as many pods of a portion as may enter a host enter it."""
+    number = board.capacity_for(portion.stance, host, portion.pins, portion.number)
+    if number:
+        mask = board.mask_with(portion.stance, host, portion.pins, number)
+        board.enter(portion.stance, host, Entry(mask, portion.pins), number, counted=True)
+        portion.number -= number
 
 
 def _buy(board: Board, template: Template, portions: list[Portion], options: SolveOptions) -> list[Portion]:
@@ -81,7 +86,7 @@ def _buy(board: Board, template: Template, portions: list[Portion], options: Sol
     usable: list[tuple[Portion, int]] = []
     rest: list[Portion] = []
     for portion in portions:
-        there = pins_mask(template, portion.pins)
+        there = template.within(portion.pins)
         if board.admitted(portion.stance, template) & there:
             usable.append((portion, board.allowed(portion.stance, template) & there))
         else:
@@ -107,11 +112,7 @@ def _draw(board: Board, template: Template, portions: list[Portion]) -> None:
             board.enter(portion.stance, host, entry, counted=True)
             portion.number -= 1
             for other in portions:
-                number = board.capacity_for(other.stance, host, other.pins, other.number)
-                if number:
-                    mask = board.mask_with(other.stance, host, other.pins, number)
-                    board.enter(other.stance, host, Entry(mask, other.pins), number, counted=True)
-                    other.number -= number
+                _fill(board, other, host)
 
 
 def _lots(template: Template, usable: list[tuple[Portion, int]]) -> dict[_Pins, list[tuple[Portion, int]]]:
@@ -126,7 +127,7 @@ def _lots(template: Template, usable: list[tuple[Portion, int]]) -> dict[_Pins, 
     if not lots:
         return {(): free} if free else {}
     loads = {pins: sum(portion.number for portion, _ in lot) for pins, lot in lots.items()}
-    masks = {pins: pins_mask(template, dict(pins)) for pins in lots}
+    masks = {pins: template.within(dict(pins)) for pins in lots}
     for portion, mask in free:
         open_lots = [pins for pins in masks if masks[pins] & mask]
         if not open_lots:

@@ -18,9 +18,9 @@ from itertools import product
 from karpenter.model.catalogue import lowest_bit
 from karpenter.scheduling.board import Board
 from karpenter.scheduling.stances import PlaceRule, Stance
-from karpenter.scheduling.templates import NOWHERE, Template
+from karpenter.scheduling.templates import NOWHERE
 
-__all__ = ["Portion", "pins_mask", "settle"]
+__all__ = ["Portion", "settle"]
 
 _Pins = tuple[tuple[str, str], ...]
 _Scales = tuple[list[tuple[dict[str, int], str]], list[tuple[dict[str, int], str]]]
@@ -41,14 +41,6 @@ class _Spot:
 
     pins: _Pins
     rank: int
-
-
-def pins_mask(template: Template, pins: Mapping[str, str]) -> int:
-    """Return the offerings of a template that are in all of the places."""
-    mask = template.mask
-    for key, place in pins.items():
-        mask &= template.reach(key).get(place, 0)
-    return mask
 
 
 def settle(board: Board, pending: Iterable[tuple[Stance, int]]) -> tuple[list[Portion], dict[Stance, int]]:

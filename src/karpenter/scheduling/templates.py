@@ -75,7 +75,7 @@ class Template:
         self.catalogue = pool.catalogue
         self.labels = labels
         self.resources = tuple(resources)
-        self.allowed = self._allowed(pool)
+        self.allowed = self.meeting(pool.requirements)
         self.mask = self.allowed & self.catalogue.available
         self.reserved = {
             reservation: mask & self.mask
@@ -165,6 +165,13 @@ class Template:
             self._reach[key] = known
         return known
 
+    def within(self, pins: Mapping[str, str]) -> int:
+        """Return the offerings that are in all of some places, given by key."""
+        mask = self.mask
+        for key, place in pins.items():
+            mask &= self.reach(key).get(place, 0)
+        return mask
+
     def places_of(self, places: NodeFilter) -> int:
         """Return the offerings with which a node of the template is a place for a spread rule."""
         if places.tolerations is not None and not tolerates_all(self.pool.taints, places.tolerations):
@@ -183,9 +190,6 @@ class Template:
         """Return what the DaemonSets take on one offering."""
         bit = 1 << position
         return next(overhead for part, overhead, _ in self.overheads if part & bit)
-
-    def _allowed(self, pool: Pool) -> int:
-        return self.meeting(pool.requirements)
 
     def _overheads(self, daemons: Sequence[Daemon]) -> tuple[tuple[int, tuple[int, ...], HostPorts], ...]:
         """Split the mask by which DaemonSets run there; where one does not fit the machine, it does not count."""

@@ -119,9 +119,7 @@ def test_no_dearer_than_a_price(catalogue: Catalogue) -> None:
 
 
 def test_a_type_knows_its_offerings_and_its_amounts(catalogue: Catalogue) -> None:
-    m5 = [each.name for each in catalogue.types].index("m5.large")
-
-    assert list(bits(catalogue.mask_of_type(m5))) == [0, 3, 4]
+    assert list(bits(catalogue.values(INSTANCE_TYPE)["m5.large"])) == [0, 3, 4]
     assert catalogue.vector(0, ("memory", "cpu", "gpu")) == (7 * GIB, 1900, 0)
 
 
@@ -142,9 +140,7 @@ def test_a_reservation_holds_so_many_and_no_more() -> None:
 
 
 def test_the_most_of_a_resource_is_that_of_the_largest_in_a_set(catalogue: Catalogue) -> None:
-    amd = catalogue.everything & ~catalogue.mask_of_type(
-        [kind.name for kind in catalogue.types].index("g5.xlarge")
-    )
+    amd = catalogue.everything & ~catalogue.values(INSTANCE_TYPE)["g5.xlarge"]
 
     assert catalogue.most("cpu", catalogue.everything) == 3900
     assert catalogue.most("cpu", amd) == 1900
