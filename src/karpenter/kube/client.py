@@ -1,0 +1,488 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests to the API server: typed reads, writes built from the change alone, and watches.
+
+Reads are tried again after a lost connection, a 5xx or a 429; writes only when the server said that it did not
+act (429 for load) or the connection was refused, so that nothing is done twice by us. What is sent is never a
+decoded object: those are trimmed. All requests but watches pass the client's own rate limit; every write first
+asks ``before_write``, which raises when this replica may no longer act.
+
+An object that does not decode is left out and reported; it takes nothing else with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Generic, Self, TypeVar
+
+import aiohttp
+import msgspec
+
+from karpenter.api.base import Frozen
+from karpenter.api.core import KubeList, Pod, decode, decode_list
+from karpenter.api.meta import ListMeta
+from karpenter.kit.backoff import BackoffPolicy
+from karpenter.kit.clock import Clock, SystemClock
+from karpenter.kube.config import ClusterConfig
+from karpenter.kube.credentials import Credentials
+from karpenter.kube.errors import (
+    ApiError,
+    GoneError,
+    KubeError,
+    ServerError,
+    TooManyRequestsError,
+    UnreachableError,
+    api_error,
+)
+from karpenter.kube.kinds import Kind
+from karpenter.kube.limits import TokenBucket
+
+__all__ = ["APPLY", "JSON_PATCH", "MERGE_PATCH", "Client", "Listing", "Undecodable", "Watched"]
+
+T = TypeVar("T", bound=Frozen)
+
+MERGE_PATCH: Final = "application/merge-patch+json"
+JSON_PATCH: Final = "application/json-patch+json"
+# The server takes YAML here, and JSON is YAML.
+APPLY: Final = "application/apply-patch+yaml"
+
+_JSON: Final = "application/json"
+_PAGE: Final = 500
+_ATTEMPTS: Final = 5
+_LIST_RESTARTS: Final = 3
+_RETRIES: Final = BackoffPolicy(base_s=0.25, cap_s=8.0, jitter=0.3)
+# The longest Retry-After that a call sleeps through; a longer one is the caller's to plan around.
+_LONGEST_WAIT_S: Final = 30.0
+# Bookmarks come about once a minute; a watch that is silent for longer hangs on a dead connection.
+_WATCH_SILENCE_S: Final = 150.0
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[T]):
+    """All objects of a list, and the moment in the cluster's history that they show."""
+
+    items: tuple[T, ...]
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Watched(Generic[T]):
+    """One event of a watch; a bookmark carries no object, only how far the watch has come."""
+
+    type: str
+    resource_version: str
+    object: T | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Undecodable:
+    """An object that was left out, because its JSON has another shape than its kind."""
+
+    kind: str
+    namespace: str
+    name: str
+    problem: str
+
+
+class _RawEvent(Frozen):
+    type: str
+    object: msgspec.Raw
+
+
+class _Meta(Frozen):
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+
+
+class _Any(Frozen):
+    metadata: _Meta = _Meta()
+
+
+class _RawList(Frozen):
+    metadata: ListMeta = ListMeta()
+    items: list[msgspec.Raw] | None = None
+
+
+class Client:
+    """Speaks to one API server; use it inside ``async with``."""
+
+    def __init__(  # noqa: PLR0913 - each is a separate decision of the composition root
+        self,
+        config: ClusterConfig,
+        *,
+        clock: Clock | None = None,
+        qps: float = 200,
+        burst: float = 300,
+        timeout_s: float = 30.0,
+        user_agent: str = "karpenter",
+        before_write: Callable[[], None] | None = None,
+        on_undecodable: Callable[[Undecodable], None] | None = None,
+    ) -> None:
+        self.config = config
+        self._clock = clock or SystemClock()
+        self._credentials = Credentials(config, self._clock)
+        self._bucket = TokenBucket(self._clock, rate_per_s=qps, burst=burst)
+        self._timeout_s = timeout_s
+        self._user_agent = user_agent
+        self._before_write = before_write
+        self._on_undecodable = on_undecodable
+        self._session: aiohttp.ClientSession | None = None
+        # Requests sent so far by verb and plural, for "how many calls did that cost".
+        self.sent: dict[str, int] = {}
+
+    async def __aenter__(self) -> Self:
+        context = await self._tls()
+        connector = aiohttp.TCPConnector(ssl=context, limit=0, keepalive_timeout=60)
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            headers={"User-Agent": self._user_agent, "Accept": _JSON},
+            trust_env=not self.config.proxy,
+            auto_decompress=True,
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def get(self, kind: Kind[T], name: str, namespace: str = "") -> T:
+        """Reads one object as it is now."""
+        return decode(await self._read(kind.path(namespace, name)), kind.struct)
+
+    async def list(
+        self,
+        kind: Kind[T],
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        page: int = _PAGE,
+    ) -> Listing[T]:
+        """Reads all objects of a kind, in pages; a list that went stale between pages is begun again."""
+        items: list[T] = []
+        token = ""
+        restarts = 0
+        while True:
+            query = _query(labelSelector=labels, fieldSelector=fields, limit=str(page), **{"continue": token})
+            try:
+                body = await self._read(kind.path(namespace), query)
+            except GoneError:
+                restarts += 1
+                if not token or restarts > _LIST_RESTARTS:
+                    raise
+                items, token = [], ""
+                continue
+            found = self._decode_list(body, kind)
+            items.extend(found)
+            token = found.metadata.continue_
+            if not token:
+                return Listing(tuple(items), found.metadata.resource_version)
+
+    async def create(self, kind: Kind[T], manifest: Mapping[str, Any], namespace: str = "") -> T:
+        """Creates an object from a manifest; apiVersion and kind are filled in."""
+        whole = {"apiVersion": kind.api_version, "kind": kind.name, **manifest}
+        return decode(await self._write("POST", kind.path(namespace), whole), kind.struct)
+
+    async def patch(
+        self,
+        kind: Kind[T],
+        name: str,
+        change: object,
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        how: str = MERGE_PATCH,
+    ) -> T:
+        """Changes an object by a merge patch, or by a JSON patch if ``how`` says so."""
+        path = kind.path(namespace, name, subresource)
+        return decode(await self._write("PATCH", path, change, content_type=how), kind.struct)
+
+    async def apply(
+        self,
+        kind: Kind[T],
+        name: str,
+        manifest: Mapping[str, Any],
+        namespace: str = "",
+        *,
+        manager: str,
+        subresource: str = "",
+    ) -> T:
+        """Applies a manifest on the server's side: the fields named become ours, whoever had them before."""
+        metadata = {**manifest.get("metadata", {}), "name": name}
+        whole = {**manifest, "apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata}
+        query = {"fieldManager": manager, "force": "true"}
+        path = kind.path(namespace, name, subresource)
+        return decode(await self._write("PATCH", path, whole, query, APPLY), kind.struct)
+
+    async def delete(
+        self,
+        kind: Kind[T],
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        grace_period_s: int | None = None,
+        propagation: str = "",
+    ) -> None:
+        """Deletes an object, only if it still is the one with that uid when one is given."""
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        if grace_period_s is not None:
+            options["gracePeriodSeconds"] = grace_period_s
+        if propagation:
+            options["propagationPolicy"] = propagation
+        await self._write("DELETE", kind.path(namespace, name), options)
+
+    async def evict(self, pod: Pod, *, grace_period_s: int | None = None) -> None:
+        """Asks the server to evict a pod.
+
+        Raises:
+            TooManyRequestsError: A PodDisruptionBudget forbids it now (``is_budget``).
+            NotFoundError: The pod is gone.
+            ConflictError: Another pod has its name by now.
+        """
+        options: dict[str, Any] = {"preconditions": {"uid": pod.metadata.uid}}
+        if grace_period_s is not None:
+            options["gracePeriodSeconds"] = grace_period_s
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.metadata.name, "namespace": pod.metadata.namespace},
+            "deleteOptions": options,
+        }
+        path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}/eviction"
+        await self._write("POST", path, body)
+
+    async def watch(
+        self,
+        kind: Kind[T],
+        resource_version: str,
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        timeout_s: int = 480,
+    ) -> AsyncIterator[Watched[T]]:
+        """Yields what happens from a resource version on, until the server ends the watch.
+
+        Raises:
+            GoneError: The server no longer remembers that far back: list again.
+            UnreachableError: The connection broke, or was silent for too long.
+        """
+        query = _query(
+            watch="1",
+            resourceVersion=resource_version,
+            allowWatchBookmarks="true",
+            timeoutSeconds=str(timeout_s),
+            labelSelector=labels,
+            fieldSelector=fields,
+        )
+        path = kind.path(namespace)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout_s, sock_read=_WATCH_SILENCE_S)
+        self._count("WATCH", path)
+        try:
+            async with self._request(
+                "GET", path, query, timeout=timeout, headers=await self._auth()
+            ) as answer:
+                if answer.status != 200:
+                    raise _refusal(answer, await answer.read(), f"watch {kind.plural}")
+                async for line in _lines(answer):
+                    event = self._decode_event(line, kind)
+                    if event is not None:
+                        yield event
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise _unreachable(self.config, f"watch {kind.plural}", error) from error
+
+    async def raw(self, method: str, path: str, body: object = None) -> bytes:
+        """Sends a request that has no kind, e.g. for discovery, and gives the body of the answer."""
+        return await (self._read(path) if method == "GET" else self._write(method, path, body))
+
+    async def _read(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
+        return await self._send("GET", path, query or {}, None, "")
+
+    async def _write(
+        self,
+        method: str,
+        path: str,
+        body: object,
+        query: Mapping[str, str] | None = None,
+        content_type: str = _JSON,
+    ) -> bytes:
+        return await self._send(method, path, query or {}, msgspec.json.encode(body), content_type)
+
+    async def _send(
+        self, method: str, path: str, query: Mapping[str, str], body: bytes | None, content_type: str
+    ) -> bytes:
+        request = f"{method} {path}"
+        attempt = 0
+        while True:
+            attempt += 1
+            await self._bucket.take()
+            if method != "GET" and self._before_write is not None:
+                self._before_write()
+            try:
+                return await self._once(method, path, query, body, content_type)
+            except KubeError as error:
+                wait_s = self._wait_before_retry(error, method, request, attempt)
+                if wait_s is None:
+                    raise
+            await self._clock.sleep(wait_s)
+
+    def _wait_before_retry(self, error: KubeError, method: str, request: str, attempt: int) -> float | None:
+        """Gives the seconds to wait before another attempt; None if the error is final."""
+        if attempt >= _ATTEMPTS:
+            return None
+        wait_s = _RETRIES.delay_s(attempt, request)
+        if isinstance(error, ApiError):
+            if error.status == 401 and attempt == 1 and self._credentials.expire():
+                return 0.0
+            held_back = isinstance(error, TooManyRequestsError) and not error.is_budget
+            failed = isinstance(error, ServerError) and method == "GET"
+            if not (held_back or failed):
+                return None
+            asked_s = error.retry_after_s or 0.0
+            return max(wait_s, asked_s) if asked_s <= _LONGEST_WAIT_S else None
+        if isinstance(error, UnreachableError):
+            refused = isinstance(error.__cause__, aiohttp.ClientConnectorError)
+            return wait_s if method == "GET" or refused else None
+        return None
+
+    async def _once(
+        self, method: str, path: str, query: Mapping[str, str], body: bytes | None, content_type: str
+    ) -> bytes:
+        headers = dict(await self._auth())
+        if body is not None:
+            headers["Content-Type"] = content_type
+        timeout = aiohttp.ClientTimeout(total=self._timeout_s)
+        self._count(method, path)
+        try:
+            async with self._request(
+                method, path, query, timeout=timeout, headers=headers, data=body
+            ) as answer:
+                content = await answer.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise _unreachable(self.config, f"{method} {path}", error) from error
+        if answer.status >= 300:
+            raise _refusal(answer, content, f"{method} {path}")
+        return content
+
+    def _request(
+        self, method: str, path: str, query: Mapping[str, str], **options: Any
+    ) -> aiohttp.client._RequestContextManager:
+        if self._session is None:
+            raise RuntimeError("the client is used outside of its `async with` block")
+        if self.config.tls_server_name:
+            options["server_hostname"] = self.config.tls_server_name
+        return self._session.request(
+            method, self.config.server + path, params=query, proxy=self.config.proxy or None, **options
+        )
+
+    async def _auth(self) -> Mapping[str, str]:
+        return await self._credentials.headers()
+
+    def _count(self, verb: str, path: str) -> None:
+        key = f"{verb} {_plural(path)}"
+        self.sent[key] = self.sent.get(key, 0) + 1
+
+    async def _tls(self) -> ssl.SSLContext | bool:
+        config = self.config
+        if config.server.startswith("http://"):
+            return True
+        context = ssl.create_default_context(cadata=config.ca.decode() or None)
+        if not config.verify_tls:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        certificate, key = await self._credentials.certificate()
+        if certificate:
+            await asyncio.to_thread(_load_certificate, context, certificate, key)
+        return context
+
+    def _decode_list(self, body: bytes, kind: Kind[T]) -> KubeList[T]:
+        try:
+            return decode_list(body, kind.struct)
+        except msgspec.ValidationError:
+            raw = msgspec.json.decode(body, type=_RawList)
+            items = tuple(
+                item for each in raw.items or () if (item := self._decode_item(bytes(each), kind)) is not None
+            )
+            return KubeList(metadata=raw.metadata, items=items)
+
+    def _decode_item(self, body: bytes, kind: Kind[T]) -> T | None:
+        try:
+            return decode(body, kind.struct)
+        except msgspec.ValidationError as error:
+            if self._on_undecodable is not None:
+                meta = msgspec.json.decode(body, type=_Any).metadata
+                self._on_undecodable(Undecodable(kind.name, meta.namespace, meta.name, str(error)))
+            return None
+
+    def _decode_event(self, line: bytes, kind: Kind[T]) -> Watched[T] | None:
+        event = msgspec.json.decode(line, type=_RawEvent)
+        if event.type == "ERROR":
+            answer = msgspec.json.decode(event.object, type=dict[str, Any])
+            raise api_error(int(answer.get("code") or 500), answer, f"watch {kind.plural}")
+        version = msgspec.json.decode(event.object, type=_Any).metadata.resource_version
+        if event.type == "BOOKMARK":
+            return Watched("BOOKMARK", version)
+        item = self._decode_item(bytes(event.object), kind)
+        # Without its object an event still moves the watch on.
+        return Watched(event.type if item is not None else "BOOKMARK", version, item)
+
+
+async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """Cuts a stream into lines of any length; aiohttp's own reader refuses long ones."""
+    rest = b""
+    async for chunk in answer.content.iter_any():
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            if line:
+                yield line
+
+
+def _refusal(answer: aiohttp.ClientResponse, content: bytes, request: str) -> ApiError:
+    try:
+        status = msgspec.json.decode(content, type=dict[str, Any])
+    except msgspec.DecodeError:
+        status = {"message": content[:300].decode(errors="replace").strip()}
+    after = answer.headers.get("Retry-After", "")
+    return api_error(answer.status, status, request, float(after) if after.isdigit() else None)
+
+
+def _unreachable(config: ClusterConfig, request: str, error: BaseException) -> UnreachableError:
+    why = str(error) or type(error).__name__
+    return UnreachableError(
+        f"{config.server} gave no answer to {request}: {why}",
+        hint=f"the address comes from {config.source or 'the configuration'}",
+    )
+
+
+def _query(**parameters: str) -> dict[str, str]:
+    return {key: value for key, value in parameters.items() if value}
+
+
+def _plural(path: str) -> str:
+    """Gives what a path is about: the plural and the subresource, without names."""
+    parts = [each for each in path.split("/") if each]
+    parts = parts[2:] if parts[:1] == ["api"] else parts[3:]
+    if parts[:1] == ["namespaces"] and len(parts) > 2:
+        parts = parts[2:]
+    return "/".join(parts[::2]) or path
+
+
+def _load_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    # OpenSSL takes a client certificate only from files.
+    with tempfile.TemporaryDirectory() as directory:
+        pair = Path(directory) / "client.pem"
+        pair.touch(mode=0o600)
+        pair.write_bytes(certificate + b"\n" + key)
+        context.load_cert_chain(pair)
