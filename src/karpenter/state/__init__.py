@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cluster picture: informers, what a member looks like, promises to pods, Snapshots.
+
+================  ==========================================================================================
+``informers``     what of the cluster we follow
+``effective``     NodePools and node classes as they are meant, whichever version wrote them
+``views``         one member from its claim and its node
+``nominations``   which pending pod is promised to which member
+``cluster``       all of it together, ready to be frozen
+================  ==========================================================================================
+"""
+
+from karpenter.state.cluster import Cluster
+from karpenter.state.effective import Effective, Misread, effective
+from karpenter.state.informers import STORED_NODE_CLASSES, STORED_NODE_POOLS, Informers, Stored
+from karpenter.state.nominations import Nomination, Nominations
+from karpenter.state.views import Member, capacity_of, node_view
+
+__all__ = [
+    "STORED_NODE_CLASSES",
+    "STORED_NODE_POOLS",
+    "Cluster",
+    "Effective",
+    "Informers",
+    "Member",
+    "Misread",
+    "Nomination",
+    "Nominations",
+    "Stored",
+    "capacity_of",
+    "effective",
+    "node_view",
+]
