@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of the controller: Karpenter's flags and environment variables, with its defaults, in one table.
+
+Each setting is a flag, an environment variable, a default and a reader that refuses nonsense with the name of the
+setting and an example. The flag wins over the variable, the variable over the default. The table also makes the
+help text, the documentation and the chart's environment, so that they cannot differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+from karpenter.errors import KarpenterError
+from karpenter.kit.durations import DurationError, parse_duration
+from karpenter.observe.logs import LEVELS
+
+__all__ = ["GATES", "Gates", "Setting", "Settings", "SettingsError", "read_settings", "table"]
+
+CLUSTER: Final = "Cluster and AWS"
+DECIDING: Final = "Deciding"
+RUNNING: Final = "Running"
+SEEING: Final = "Logs, metrics, probes"
+
+
+class SettingsError(KarpenterError):
+    """A setting that cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """Features that can be switched, with Karpenter's names and defaults."""
+
+    node_repair: bool = False
+    reserved_capacity: bool = True
+    spot_to_spot_consolidation: bool = False
+    node_overlay: bool = False
+    static_capacity: bool = False
+    capacity_buffer: bool = False
+
+
+GATES: Final[Mapping[str, str]] = {
+    "NodeRepair": "node_repair",
+    "ReservedCapacity": "reserved_capacity",
+    "SpotToSpotConsolidation": "spot_to_spot_consolidation",
+    "NodeOverlay": "node_overlay",
+    "StaticCapacity": "static_capacity",
+    "CapacityBuffer": "capacity_buffer",
+}
+
+
+def _text(text: str) -> str:
+    return text
+
+
+def _flag(text: str) -> bool:
+    lowered = text.strip().lower()
+    if lowered in {"true", "1", "t"}:
+        return True
+    if lowered in {"false", "0", "f", ""}:
+        return False
+    raise ValueError("must be true or false")
+
+
+def _whole(least: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        value = int(text)
+        if value < least:
+            raise ValueError(f"must be {least} or more")
+        return value
+
+    return read
+
+
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < 1:
+        raise ValueError("must be from 0 to 1, e.g. 0.075 for 7.5 %")
+    return value
+
+
+def _seconds(least_s: float) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        value = parse_duration(text).seconds
+        if value < least_s:
+            raise ValueError(f"must be {least_s:g}s or more")
+        return value
+
+    return read
+
+
+def _one_of(*allowed: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in allowed:
+            raise ValueError(f"must be one of {', '.join(allowed)}")
+        return text
+
+    return read
+
+
+def _gates(text: str) -> Gates:
+    chosen = {}
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        name, separator, value = part.partition("=")
+        if not separator:
+            raise ValueError(f"{part!r} is not of the form Name=true")
+        # Karpenter ignores gates that it does not know, so that a chart may be newer than the program.
+        if name in GATES:
+            chosen[GATES[name]] = _flag(value)
+    return Gates(**chosen)
+
+
+def _setting(
+    default: Any, text: str, group: str, read: Callable[[str], Any], *, example: str = "", env: str = ""
+) -> Any:
+    about = {"text": text, "group": group, "read": read, "example": example, "env": env}
+    return field(default=default, metadata=about)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that can be set; names are the flags' with underscores."""
+
+    cluster_name: str = _setting("", "Name of the EKS cluster (required).", CLUSTER, _text)
+    cluster_endpoint: str = _setting(
+        "", "The cluster's API address; asked from EKS if empty.", CLUSTER, _text
+    )
+    cluster_ca_bundle: str = _setting(
+        "", "The cluster's authority in base64; asked from EKS if empty.", CLUSTER, _text
+    )
+    interruption_queue: str = _setting(
+        "", "SQS queue with interruption notices; empty switches them off.", CLUSTER, _text
+    )
+    isolated_vpc: bool = _setting(
+        False, "The VPC has no way to AWS services outside, such as prices.", CLUSTER, _flag
+    )
+    eks_control_plane: bool = _setting(True, "The cluster is on EKS.", CLUSTER, _flag)
+    vm_memory_overhead_percent: float = _setting(
+        0.075, "Share of memory that the hypervisor takes.", CLUSTER, _share
+    )
+    reserved_enis: int = _setting(0, "Network interfaces that pods may not use.", CLUSTER, _whole(0))
+    disable_dry_run: bool = _setting(False, "Do not check rights by dry runs.", CLUSTER, _flag)
+    enable_zonal_shift: bool = _setting(False, "Heed zonal shifts of ARC.", CLUSTER, _flag)
+    ami_refresh_interval: float = _setting(
+        60.0, "How often images are looked up.", CLUSTER, _seconds(60), example="1m"
+    )
+    subnet_refresh_interval: float = _setting(
+        60.0, "How often subnets are looked up.", CLUSTER, _seconds(60), example="1m"
+    )
+    batch_idle_duration: float = _setting(
+        1.0, "A batch of pods ends after so long without a new one.", DECIDING, _seconds(0), example="1s"
+    )
+    batch_max_duration: float = _setting(
+        10.0, "A batch of pods is gathered for at most so long.", DECIDING, _seconds(0), example="10s"
+    )
+    immediate_first_launch: bool = _setting(
+        True, "The first pod after a quiet spell is served without waiting.", DECIDING, _flag
+    )
+    preference_policy: str = _setting(
+        "Respect", "Whether wishes of pods count.", DECIDING, _one_of("Respect", "Ignore")
+    )
+    min_values_policy: str = _setting(
+        "Strict", "What to do when minValues cannot be kept.", DECIDING, _one_of("Strict", "BestEffort")
+    )
+    ignore_dra_requests: bool = _setting(True, "Leave pods with resource claims alone.", DECIDING, _flag)
+    solve_deadline: float = _setting(
+        60.0, "What is placed by then is the plan.", DECIDING, _seconds(0.1), example="1m"
+    )
+    registration_timeout: float = _setting(
+        900.0, "A node that has not joined by then is replaced.", DECIDING, _seconds(1), example="15m"
+    )
+    initialization_timeout: float = _setting(
+        0.0,
+        "A node that joined and is not ready by then is replaced; 0 waits for ever.",
+        DECIDING,
+        _seconds(0),
+        example="30m",
+    )
+    feature_gates: Gates = _setting(  # noqa: RUF009 - it makes a field, as field() does
+        Gates(), "Features to switch.", DECIDING, _gates, example="NodeRepair=true,ReservedCapacity=false"
+    )
+    kube_client_qps: int = _setting(200, "Requests a second to the API server.", RUNNING, _whole(1))
+    kube_client_burst: int = _setting(300, "Requests at once to the API server.", RUNNING, _whole(1))
+    disable_leader_election: bool = _setting(False, "Act without a lease.", RUNNING, _flag)
+    leader_election_name: str = _setting("karpenter-leader-election", "Name of the lease.", RUNNING, _text)
+    leader_election_namespace: str = _setting(
+        "", "Namespace of the lease; that of the pod if empty.", RUNNING, _text
+    )
+    karpenter_service: str = _setting("", "Name of the Service in front of the pods.", RUNNING, _text)
+    memory_limit: int = _setting(
+        -1, "Memory limit of the container in bytes; -1 for none.", RUNNING, _whole(-1)
+    )
+    cpu_requests: int = _setting(1000, "CPU request of the container in millicores.", RUNNING, _whole(1))
+    log_level: str = _setting("info", "What is logged.", SEEING, _one_of(*LEVELS))
+    log_output_paths: str = _setting("stdout", "Where logs go: stdout, stderr or a file.", SEEING, _text)
+    metrics_port: int = _setting(8080, "Port of /metrics; 0 for any free one.", SEEING, _whole(0))
+    health_probe_port: int = _setting(
+        8081, "Port of /healthz and /readyz; 0 for any free one.", SEEING, _whole(0)
+    )
+    enable_profiling: bool = _setting(False, "Serve profiles beside the metrics.", SEEING, _flag)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row of the table."""
+
+    name: str
+    flag: str
+    env: str
+    default: Any
+    text: str
+    group: str
+    example: str
+    read: Callable[[str], Any]
+
+
+def table() -> tuple[Setting, ...]:
+    """Gives every setting, in the order of the help text."""
+    return tuple(
+        Setting(
+            name=each.name,
+            flag="--" + each.name.replace("_", "-"),
+            env=each.metadata["env"] or each.name.upper(),
+            default=each.default,
+            text=each.metadata["text"],
+            group=each.metadata["group"],
+            example=each.metadata["example"],
+            read=each.metadata["read"],
+        )
+        for each in fields(Settings)
+    )
+
+
+def read_settings(flags: Mapping[str, str | None], environ: Mapping[str, str]) -> Settings:
+    """Reads the settings from flags (by name) and the environment.
+
+    Raises:
+        SettingsError: A value makes no sense, or the cluster has no name.
+    """
+    values = {}
+    for setting in table():
+        given = flags.get(setting.name)
+        where, text = (setting.flag, given) if given is not None else (setting.env, environ.get(setting.env))
+        if text is None or (text == "" and not isinstance(setting.default, str)):
+            continue
+        try:
+            values[setting.name] = setting.read(text)
+        except (ValueError, DurationError) as error:
+            example = f"e.g. {setting.flag}={setting.example}" if setting.example else ""
+            raise SettingsError(f"{where}={text}: {error}", hint=example) from error
+    settings = Settings(**values)
+    if not settings.cluster_name:
+        raise SettingsError(
+            "the name of the cluster is not set", hint="pass --cluster-name NAME or set CLUSTER_NAME"
+        )
+    if settings.batch_idle_duration > settings.batch_max_duration:
+        raise SettingsError(
+            f"--batch-idle-duration {settings.batch_idle_duration:g}s is longer than "
+            f"--batch-max-duration {settings.batch_max_duration:g}s",
+            hint="a batch ends at the maximum, so the idle time must be shorter",
+        )
+    return settings
