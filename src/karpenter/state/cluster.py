@@ -163,10 +163,11 @@ class Cluster:
         )
 
     def promised_to(self, member: Member) -> tuple[Pod, ...]:
-        """Gives the unbound pods that are promised to a member."""
+        """Gives the pods that are promised to a member and not on it; their promises end when they are."""
         key = member.claim.metadata.name if member.claim is not None else member.name
-        uids = set(self.nominations.pods_of(key))
-        return tuple(pod for pod in self.unbound() if pod.metadata.uid in uids) if uids else ()
+        uids = self.nominations.pods_of(key)
+        pods = (pod for uid in uids for pod in self.informers.pods.by("uid", uid))
+        return tuple(pod for pod in pods if pod.spec.node_name != member.name)
 
     def _view(self, member: Member) -> NodeView:
         promised = self.promised_to(member)
@@ -183,7 +184,8 @@ class Cluster:
         for pod in (change.old, change.new):
             if pod is not None and pod.spec.node_name:
                 self._forget(pod.spec.node_name)
-        if change.new is None or change.new.spec.node_name or is_terminal(change.new):
+        bound = change.old is not None and not change.old.spec.node_name and change.object.spec.node_name
+        if change.new is None or bound or is_terminal(change.new):
             self.nominations.withdraw(change.object.metadata.uid)
 
     def _claim_changed(self, change: Change[NodeClaim]) -> None:

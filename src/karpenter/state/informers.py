@@ -81,7 +81,7 @@ class Informers:
             return Informer(client, kind, indexes=indexes, clock=clock, on_error=on_error)
 
         return cls(
-            pods=follow(known.PODS, node=_node_of_pod),
+            pods=follow(known.PODS, node=_node_of_pod, uid=lambda pod: _one(pod.metadata.uid)),
             nodes=follow(known.NODES, provider_id=lambda node: _one(node.spec.provider_id)),
             claims=follow(
                 known.NODE_CLAIMS,

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each pool may buy now: the cloud's instance types as catalogues, kept while the cloud's answer is the same.
+
+A pool takes part when it is Ready, is not being deleted, and is not static. A pool whose types cannot be had is left
+out with a word in the log; the others are not held up by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from karpenter.api.conditions import NODE_POOL, READY, ConditionSet
+from karpenter.api.ec2nodeclass import EC2NodeClass
+from karpenter.api.nodepool import NodePool
+from karpenter.cloud.protocol import CloudProvider
+from karpenter.errors import KarpenterError
+from karpenter.model.catalogue import Catalogue
+from karpenter.model.instancetypes import InstanceType
+from karpenter.observe import get_log
+from karpenter.state import Cluster
+
+__all__ = ["Market", "is_open"]
+
+
+def is_open(pool: NodePool) -> bool:
+    """Tells whether a pool may make nodes for pods now."""
+    conditions = ConditionSet.of(NODE_POOL, pool.metadata, pool.status.conditions)
+    return (
+        pool.spec.replicas is None and pool.metadata.deletion_timestamp is None and conditions.is_true(READY)
+    )
+
+
+class Market:
+    """The catalogues of all pools that are open."""
+
+    def __init__(self, cluster: Cluster, cloud: CloudProvider[EC2NodeClass]) -> None:
+        self._cluster = cluster
+        self._cloud = cloud
+        self._log = get_log("provisioner")
+        self._known: dict[str, tuple[Sequence[InstanceType], Catalogue]] = {}
+
+    async def catalogues(self) -> Mapping[str, Catalogue]:
+        """Gives a catalogue for each open pool."""
+        found = {}
+        for name, pool in self._cluster.effective.pools.items():
+            if not is_open(pool):
+                self._log.debug("ignoring nodepool, not ready", NodePool={"name": name})
+                continue
+            catalogue = await self._catalogue(pool)
+            if catalogue is not None:
+                found[name] = catalogue
+        self._known = {name: known for name, known in self._known.items() if name in found}
+        return found
+
+    async def _catalogue(self, pool: NodePool) -> Catalogue | None:
+        name = pool.metadata.name
+        node_class = self._cluster.node_class(pool.spec.template.spec.node_class_ref.name)
+        if node_class is None:
+            return None
+        try:
+            types = await self._cloud.instance_types(pool, node_class)
+        except KarpenterError as error:
+            self._log.error(
+                "skipping, unable to resolve instance types", NodePool={"name": name}, error=error
+            )
+            return None
+        if not types:
+            self._log.error("skipping, no resolved instance types found", NodePool={"name": name})
+            return None
+        known = self._known.get(name)
+        if known is None or (known[0] is not types and known[0] != types):
+            known = (types, Catalogue(types))
+            self._known[name] = known
+        return known[1]

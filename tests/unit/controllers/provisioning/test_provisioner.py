@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from karpenter.api import labels as names
+from karpenter.api.ec2nodeclass import EC2NodeClass
+from karpenter.api.nodeclaim import NodeClaim
+from karpenter.api.nodepool import NodePool
+from karpenter.cloud.errors import CloudError
+from karpenter.controllers.provisioning import Market, Provisioner, ProvisionerSettings
+from karpenter.kit.clock import FakeClock
+from karpenter.kube import ForbiddenError, Recorder
+from karpenter.kube.kinds import NODE_CLAIMS, NODES, PODS
+from karpenter.model.instancetypes import InstanceType, Offering
+from karpenter.model.resources import Resources
+from karpenter.observe import DecisionLog, Metrics
+from karpenter.scheduling import solve
+from karpenter.state import STORED_NODE_CLASSES, STORED_NODE_POOLS
+from tests.unit.controllers.paper import paper_cluster
+from tests.unit.state.worlds import node, pod, stored_class, stored_pool
+
+READY = [
+    {"type": kind, "status": "True", "observedGeneration": 3, "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    for kind in ("ValidationSucceeded", "NodeClassReady", "Ready")
+]
+UNSCHEDULABLE = {
+    "phase": "Pending",
+    "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}],
+}
+
+DISRUPTED = [{"key": names.DISRUPTED_TAINT.key, "effect": "NoSchedule"}]
+
+
+def sold(name: str, cpu: str, price: float) -> InstanceType:
+    """A type in two zones."""
+    size = Resources.parse({"cpu": cpu, "memory": "8Gi", "pods": "29"})
+    labels = {names.ARCH: "amd64", names.OS: "linux"}
+    offerings = tuple(Offering(zone, "on-demand", price) for zone in ("us-west-2a", "us-west-2b"))
+    return InstanceType(name, labels, size, size, offerings)
+
+
+class Shop:
+    """The part of a cloud that provisioning asks."""
+
+    def __init__(self) -> None:
+        self.types: Sequence[InstanceType] = (sold("m5.large", "2", 0.1), sold("m5.xlarge", "4", 0.19))
+        self.error: Exception | None = None
+
+    async def instance_types(self, pool: NodePool, node_class: EC2NodeClass) -> Sequence[InstanceType]:
+        """Sell the same to all."""
+        del pool, node_class
+        if self.error is not None:
+            raise self.error
+        return self.types
+
+
+class Scene:
+    """A provisioner in a cluster with one ready pool."""
+
+    def __init__(self, **pool: Any) -> None:
+        self.clock = FakeClock()
+        self.client, self.cluster = paper_cluster(self.clock)
+        self.shop = Shop()
+        self.recorder = Recorder(self.client, clock=self.clock)
+        self.decisions = DecisionLog(self.clock)
+        self.provisioner = Provisioner(
+            client=self.client,
+            cluster=self.cluster,
+            market=Market(self.cluster, self.shop),  # type: ignore[arg-type]
+            solver=solve,
+            recorder=self.recorder,
+            decisions=self.decisions,
+            metrics=Metrics(),
+            clock=self.clock,
+            settings=ProvisionerSettings(),
+        )
+        self.client.store(STORED_NODE_CLASSES, stored_class())
+        self.pool(**pool)
+
+    def pool(self, name: str = "default", *, ready: bool = True, **spec: Any) -> None:
+        """Put a pool in place."""
+        made = {
+            "apiVersion": "karpenter.sh/v1",
+            "kind": "NodePool",
+            "metadata": {"name": name, "uid": f"uid-{name}", "generation": 3},
+            "spec": {**dict(stored_pool(name).spec), **spec},
+            "status": {"conditions": READY if ready else []},
+        }
+        self.client.store(STORED_NODE_POOLS, made)
+
+    def pend(self, *names_: str, **parts: Any) -> None:
+        """Let pods wait."""
+        for name in names_:
+            made = {
+                "metadata": {"name": name, "namespace": "shop", "uid": f"uid-{name}"},
+                "spec": {
+                    "containers": [{"name": "c", "resources": {"requests": {"cpu": "500m"}}}],
+                    **parts,
+                },
+                "status": UNSCHEDULABLE,
+            }
+            self.client.store(PODS, made)
+
+    @property
+    def claims(self) -> list[NodeClaim]:
+        """The claims that were made."""
+        return list(self.cluster.informers.claims)
+
+    @property
+    def told(self) -> list[tuple[str, str, str]]:
+        """The events that wait to be sent: object, reason, message."""
+        return [(each.subject.name, each.reason, each.message) for each in self.recorder._queue]
+
+
+async def test_pending_pods_get_one_claim_that_says_all_a_launch_needs() -> None:
+    scene = Scene(limits={})
+    scene.pend("a", "b", "c")
+
+    plan = await scene.provisioner.provision()
+
+    [claim] = scene.claims
+    assert plan.price_per_hour == 0.1
+    assert claim.metadata.name.startswith("default-")
+    assert claim.metadata.labels[names.NODEPOOL] == "default"
+    assert claim.metadata.labels[names.EC2NODECLASS] == "default"
+    assert claim.metadata.finalizers == (names.TERMINATION_FINALIZER,)
+    assert claim.metadata.owner_references[0].uid == "uid-default"
+    assert claim.metadata.annotations[names.NODEPOOL_HASH]
+    types = next(each for each in claim.spec.requirements if each.key == names.INSTANCE_TYPE)
+    assert types.values == ("m5.large", "m5.xlarge")
+    assert claim.spec.resources.requests["cpu"] == "1500m"
+    assert claim.spec.expire_after == "720h"
+
+
+async def test_pods_that_were_served_are_not_served_again() -> None:
+    scene = Scene()
+    scene.pend("a", "b")
+    await scene.provisioner.provision()
+
+    again = await scene.provisioner.provision()
+
+    assert scene.provisioner.waiting() == ()
+    assert again.new_nodes == ()
+    assert len(scene.claims) == 1
+
+
+async def test_after_a_restart_the_claim_that_was_ordered_is_counted_on() -> None:
+    scene = Scene()
+    scene.pend("a", "b")
+    await scene.provisioner.provision()
+    for uid in ("uid-a", "uid-b"):
+        scene.cluster.nominations.withdraw(uid)
+
+    plan = await scene.provisioner.provision()
+
+    assert plan.new_nodes == ()
+    assert list(plan.existing) == [scene.claims[0].metadata.name]
+    assert len(scene.claims) == 1
+
+
+async def test_a_promise_that_is_not_kept_leaves_the_pod_waiting_again() -> None:
+    scene = Scene()
+    scene.pend("a")
+    await scene.provisioner.provision()
+
+    scene.clock.tick(901)
+
+    assert [each.metadata.name for each in scene.provisioner.waiting()] == ["a"]
+
+
+async def test_a_claim_that_is_gone_leaves_its_pods_waiting_again() -> None:
+    scene = Scene()
+    scene.pend("a")
+    await scene.provisioner.provision()
+    [claim] = scene.claims
+    await scene.client.patch(NODE_CLAIMS, claim.metadata.name, {"metadata": {"finalizers": []}})
+    await scene.client.delete(NODE_CLAIMS, claim.metadata.name)
+
+    await scene.provisioner.provision()
+
+    assert [each.metadata.name for each in scene.claims] != [claim.metadata.name]
+    assert len(scene.claims) == 1
+
+
+async def test_a_pod_that_cannot_be_placed_is_told_why_once() -> None:
+    scene = Scene()
+    scene.pend("huge", containers=[{"name": "c", "resources": {"requests": {"cpu": "64"}}}])
+
+    await scene.provisioner.provision()
+    await scene.provisioner.provision()
+
+    assert [(name, reason) for name, reason, _ in scene.told] == [("huge", "FailedScheduling")]
+    assert "cpu" in scene.told[0][2]
+    assert scene.claims == []
+    assert [each.kind for each in scene.decisions.since()] == ["refuse"]
+
+
+async def test_a_pod_that_wants_no_node_of_ours_is_not_bothered() -> None:
+    scene = Scene()
+    term = {"matchExpressions": [{"key": names.NODEPOOL, "operator": "DoesNotExist"}]}
+    scene.pend(
+        "proud",
+        affinity={
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+        },
+    )
+
+    await scene.provisioner.provision()
+
+    assert scene.told == []
+
+
+async def test_pods_with_devices_by_claim_are_left_alone() -> None:
+    scene = Scene()
+    scene.pend("gpu", resourceClaims=[{"name": "gpu"}])
+
+    assert scene.provisioner.waiting() == ()
+
+
+async def test_a_pod_for_which_the_scheduler_makes_room_is_left_to_it() -> None:
+    scene = Scene()
+    scene.client.store(NODES, node("n1"))
+    for name, target in (("preempting", "n1"), ("orphan", "gone-node")):
+        made = {
+            "metadata": {"name": name, "namespace": "shop", "uid": f"uid-{name}"},
+            "spec": {"containers": [{"name": "c"}]},
+            "status": {**UNSCHEDULABLE, "nominatedNodeName": target},
+        }
+        scene.client.store(PODS, made)
+
+    assert [each.metadata.name for each in scene.provisioner.waiting()] == ["orphan"]
+
+
+async def test_pods_of_a_node_on_its_way_out_get_a_place_before_they_are_evicted() -> None:
+    scene = Scene()
+    scene.client.store(
+        NODES,
+        node(
+            "n1",
+            labels={names.NODEPOOL: "default"},
+            taints=DISRUPTED,
+        ),
+    )
+    scene.client.store(PODS, pod("a", "n1", phase="Running"))
+
+    await scene.provisioner.provision()
+    again = await scene.provisioner.provision()
+
+    assert len(scene.claims) == 1
+    assert again.new_nodes == ()
+
+
+async def test_pools_that_are_not_open_sell_nothing() -> None:
+    scene = Scene(ready=False)
+    scene.pool("static", replicas=1)
+    scene.pend("a")
+
+    plan = await scene.provisioner.provision()
+
+    assert plan.new_nodes == ()
+    assert len(plan.rejections) == 1
+
+
+@pytest.mark.parametrize("trouble", [CloudError("no subnets"), None])
+async def test_a_pool_whose_types_cannot_be_had_is_left_out(trouble: Exception | None) -> None:
+    scene = Scene()
+    scene.shop.error = trouble
+    scene.shop.types = ()
+    scene.pend("a")
+
+    plan = await scene.provisioner.provision()
+
+    assert plan.new_nodes == ()
+
+
+async def test_a_pool_without_its_node_class_is_left_out() -> None:
+    scene = Scene()
+    await scene.client.delete(STORED_NODE_CLASSES, "default")
+    scene.pend("a")
+
+    assert (await scene.provisioner.provision()).new_nodes == ()
+
+
+async def test_a_claim_that_the_server_refuses_leaves_its_pods_waiting_and_the_others_served() -> None:
+    scene = Scene()
+    scene.pend("a", "b", topologySpreadConstraints=[])
+    scene.client.fail("create", "nodeclaims", ForbiddenError("nodeclaims is forbidden", status=403))
+
+    await scene.provisioner.provision()
+    waiting = len(scene.provisioner.waiting())
+    await scene.provisioner.provision()
+
+    assert waiting == 2
+    assert len(scene.claims) == 1
+
+
+async def test_planned_pods_are_nominated_once_their_node_is_there() -> None:
+    scene = Scene()
+    scene.pend("a", "b")
+    await scene.provisioner.provision()
+    [claim] = scene.claims
+    before = scene.client.writes("patch", "pods")
+    await scene.client.patch(
+        NODE_CLAIMS, claim.metadata.name, {"status": {"providerID": "aws:///a/i-1"}}, subresource="status"
+    )
+    scene.client.store(NODES, node("ip-10-0-0-1", "aws:///a/i-1"))
+
+    await scene.provisioner.nominator.renew()
+    await scene.provisioner.nominator.renew()
+
+    written = scene.client.writes("patch", "pods")
+    assert before == ()
+    assert [(each.name, each.body["status"]["nominatedNodeName"]) for each in written] == [
+        ("a", "ip-10-0-0-1"),
+        ("b", "ip-10-0-0-1"),
+    ]
+
+
+async def test_a_nomination_whose_promise_has_ended_is_cleared() -> None:
+    scene = Scene()
+    scene.pend("a")
+    scene.client.store(NODES, node("n1"))
+    await scene.provisioner.provision()
+    first = scene.client.raw_object(PODS, "a", "shop")
+    assert first is not None
+    assert first["status"]["nominatedNodeName"] == "n1"
+    scene.clock.tick(21)
+
+    await scene.provisioner.nominator.renew()
+
+    last = scene.client.raw_object(PODS, "a", "shop")
+    assert last is not None
+    assert "nominatedNodeName" not in last["status"]
+    assert [each.metadata.name for each in scene.provisioner.waiting()] == ["a"]
+
+
+async def test_it_waits_for_a_window_and_then_serves_all_that_wait() -> None:
+    scene = Scene()
+    task = asyncio.ensure_future(scene.provisioner.run())
+    await scene.clock.settle()
+    scene.pend("a", "b")
+    for _ in range(200):
+        await scene.clock.advance(0.5)
+        await asyncio.sleep(0.01)
+        if scene.claims:
+            break
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    assert len(scene.claims) == 1
