@@ -1,0 +1,369 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A NodeClaim from its creation to a node that works: launch, registration, initialisation, and giving up in time.
+
+Each look at a claim does what is next. A launch happens once, whoever is asked to do it and however often: the intent
+is in the API before the call, and the cloud recognises it (ADR 7). A claim that nothing can be bought for is deleted,
+so that its pods are planned anew without what is sold out; one that the cloud refused keeps its reason as a condition
+and is tried again, ever more slowly. A claim whose node does not join in time is deleted with its instance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from karpenter.api import labels as names
+from karpenter.api.base import to_wire
+from karpenter.api.conditions import INITIALIZED, LAUNCHED, NODE_CLAIM, REGISTERED, ConditionSet
+from karpenter.api.core import Node
+from karpenter.api.ec2nodeclass import EC2NodeClass
+from karpenter.api.nodeclaim import NodeClaim
+from karpenter.cloud.errors import (
+    InsufficientCapacityError,
+    LaunchError,
+    LaunchPendingError,
+    NodeClassNotReadyError,
+)
+from karpenter.cloud.protocol import CloudProvider, Machine, next_attempt
+from karpenter.controllers.lifecycle.joining import lacks, registration_patch
+from karpenter.kit.clock import Clock
+from karpenter.kit.workqueue import WorkQueue
+from karpenter.kube import Change, Client, ConflictError, NotFoundError, Recorder, Subject
+from karpenter.kube.kinds import NODE_CLAIMS, NODES
+from karpenter.model.resources import Resources
+from karpenter.observe import DecisionKind, DecisionLog, Metrics, get_log
+from karpenter.state import Cluster
+
+__all__ = ["Lifecycle", "LifecycleSettings"]
+
+_LONGEST_MESSAGE: Final = 300
+_LAUNCH_RETRY_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class LifecycleSettings:
+    """How long each step may take; an initialisation timeout of 0 waits for ever."""
+
+    launch_timeout_s: float = 300.0
+    registration_timeout_s: float = 900.0
+    initialization_timeout_s: float = 0.0
+    workers: int = 200
+
+
+class Lifecycle:
+    """Brings claims to life; ``run`` must be kept running by a supervisor."""
+
+    def __init__(  # noqa: PLR0913 - what a controller works with
+        self,
+        *,
+        client: Client,
+        cluster: Cluster,
+        cloud: CloudProvider[EC2NodeClass],
+        recorder: Recorder,
+        decisions: DecisionLog,
+        metrics: Metrics,
+        clock: Clock,
+        settings: LifecycleSettings,
+    ) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._cloud = cloud
+        self._recorder = recorder
+        self._decisions = decisions
+        self._metrics = metrics
+        self._clock = clock
+        self._settings = settings
+        self._log = get_log("nodeclaim.lifecycle")
+        self._queue: WorkQueue[str] = WorkQueue(
+            self.reconcile, clock, workers=settings.workers, on_error=self._failed
+        )
+        cluster.informers.claims.on_change(lambda change: self._queue.add(change.object.metadata.name))
+        cluster.informers.nodes.on_change(self._node_changed)
+        cluster.informers.classes.on_change(lambda _: self._class_changed())
+
+    async def run(self) -> None:
+        """Works until cancelled."""
+        await self._queue.run()
+
+    async def reconcile(self, name: str) -> float | None:
+        """Does what is next for a claim, and says when to look again."""
+        claim = self._cluster.informers.claims.get(name)
+        if claim is None:
+            self._queue.forget(name)
+            return None
+        if claim.metadata.deletion_timestamp is not None:
+            return None
+        if names.TERMINATION_FINALIZER not in claim.metadata.finalizers:
+            claim = await self._add_finalizer(claim)
+        conditions = _conditions(claim)
+        if not conditions.is_true(LAUNCHED):
+            again_s = await self._launch(claim)
+            return again_s if again_s is not None else await self._late(name)
+        node = self._node_of(claim)
+        if not conditions.is_true(REGISTERED):
+            if node is not None and await self._register(claim, node):
+                return 0.0
+        elif not conditions.is_true(INITIALIZED) and node is not None:
+            await self._initialize(claim, node)
+        return await self._late(name)
+
+    async def _launch(self, claim: NodeClaim) -> float | None:
+        """Launches the claim's machine; gives the seconds after which to ask again, or None."""
+        reference = claim.spec.node_class_ref.name
+        node_class = self._cluster.node_class(reference)
+        if node_class is None or node_class.metadata.deletion_timestamp is not None:
+            await self._give_up(
+                claim, "nodeclass_not_found", f"EC2NodeClass {reference} is not there or is going"
+            )
+            return None
+        started = self._clock.monotonic()
+        try:
+            machine = await self._cloud.create(claim, node_class)
+        except InsufficientCapacityError as error:
+            self._recorder.tell(_subject(claim), "InsufficientCapacityError", error.message, type="Warning")
+            await self._give_up(claim, "insufficient_capacity", error.message)
+            return None
+        except NodeClassNotReadyError as error:
+            self._recorder.tell(_subject(claim), "NodeClassNotReady", error.message, type="Warning")
+            await self._give_up(claim, "nodeclass_not_ready", error.message)
+            return None
+        except LaunchPendingError as error:
+            return error.retry_after_s
+        except LaunchError as error:
+            await self._refused(claim, error)
+            raise
+        self._metrics.cloud_seconds.labels("Create", self._cloud.name).observe(
+            self._clock.monotonic() - started
+        )
+        await self._launched(claim, machine)
+        return 0.0
+
+    async def _launched(self, claim: NodeClaim, machine: Machine) -> None:
+        labels = {**machine.labels, **claim.metadata.labels}
+        await self._patch_metadata(claim, labels, machine.annotations)
+        conditions = _conditions(claim).true(LAUNCHED, self._clock.now())
+        status = {
+            "providerID": machine.provider_id,
+            "imageID": machine.image_id,
+            "capacity": Resources(machine.capacity).to_quantities(),
+            "allocatable": Resources(machine.allocatable).to_quantities(),
+        }
+        await self._patch_status(claim, conditions, status)
+        kind, zone = machine.labels.get(names.INSTANCE_TYPE, ""), machine.labels.get(names.ZONE, "")
+        self._log.info(
+            "launched nodeclaim",
+            NodeClaim={"name": claim.metadata.name},
+            zone=zone,
+            **{
+                "provider-id": machine.provider_id,
+                "instance-type": kind,
+                "capacity-type": machine.labels.get(names.CAPACITY_TYPE, ""),
+                "allocatable": Resources(machine.allocatable).to_quantities(),
+            },
+        )
+        self._decisions.record(
+            DecisionKind.LAUNCH,
+            f"NodeClaim/{claim.metadata.name}",
+            reason="Provisioned",
+            message=f"{kind} in {zone} for NodeClaim {claim.metadata.name}",
+            provider_id=machine.provider_id,
+        )
+
+    async def _refused(self, claim: NodeClaim, error: LaunchError) -> None:
+        """Writes down why the cloud refused, and that the next try is another one."""
+        self._metrics.launch_failures.labels("", "", error.reason).inc()
+        self._log.error("failed launching nodeclaim", NodeClaim={"name": claim.metadata.name}, error=error)
+        message = f"{error.message}; {error.hint}" if error.hint else error.message
+        await self._patch_metadata(claim, {}, next_attempt(claim))
+        conditions = _conditions(claim).unknown(
+            LAUNCHED, self._clock.now(), reason=error.reason, message=message[:_LONGEST_MESSAGE]
+        )
+        await self._patch_status(claim, conditions)
+        self._recorder.tell(_subject(claim), error.reason, message, type="Warning")
+
+    async def _register(self, claim: NodeClaim, node: Node) -> bool:
+        """Makes the node the claim's own; tells whether it is now."""
+        if all(taint.key != names.UNREGISTERED_TAINT.key for taint in node.spec.taints) and (
+            names.REGISTERED not in node.metadata.labels
+        ):
+            self._recorder.tell(
+                _subject(claim),
+                "UnregisteredTaintMissing",
+                f"{node.metadata.name} joined without the taint {names.UNREGISTERED_TAINT.key}: pods may come"
+                " too early; check the user data",
+                type="Warning",
+            )
+        patch = registration_patch(node, claim)
+        if patch:
+            try:
+                changed = await self._client.patch(NODES, node.metadata.name, patch)
+            except (ConflictError, NotFoundError):
+                return False
+            self._cluster.informers.nodes.observe(changed)
+        conditions = _conditions(claim).true(REGISTERED, self._clock.now())
+        await self._patch_status(claim, conditions, {"nodeName": node.metadata.name})
+        pool = claim.metadata.labels.get(names.NODEPOOL, "")
+        self._metrics.nodes_created.labels(pool, claim.metadata.labels.get(names.ZONE, "")).inc()
+        self._log.info(
+            "registered nodeclaim",
+            NodeClaim={"name": claim.metadata.name},
+            Node={"name": node.metadata.name},
+            **{"provider-id": claim.status.provider_id},
+        )
+        self._decisions.record(
+            DecisionKind.REGISTER,
+            f"NodeClaim/{claim.metadata.name}",
+            f"Node/{node.metadata.name}",
+            reason="Joined",
+            message=f"{node.metadata.name} joined for NodeClaim {claim.metadata.name}",
+        )
+        return True
+
+    async def _initialize(self, claim: NodeClaim, node: Node) -> None:
+        reason, words = lacks(node, claim)
+        conditions = _conditions(claim)
+        if reason:
+            await self._patch_status(
+                claim, conditions.unknown(INITIALIZED, self._clock.now(), reason=reason, message=words)
+            )
+            return
+        if node.metadata.labels.get(names.INITIALIZED) != "true":
+            label = {"metadata": {"labels": {names.INITIALIZED: "true"}}}
+            self._cluster.informers.nodes.observe(await self._client.patch(NODES, node.metadata.name, label))
+        await self._patch_status(claim, conditions.true(INITIALIZED, self._clock.now()))
+        self._log.info(
+            "initialized nodeclaim",
+            NodeClaim={"name": claim.metadata.name},
+            Node={"name": node.metadata.name},
+            allocatable=dict(node.status.allocatable),
+            **{"provider-id": claim.status.provider_id},
+        )
+        self._decisions.record(
+            DecisionKind.INITIALIZE,
+            f"NodeClaim/{claim.metadata.name}",
+            f"Node/{node.metadata.name}",
+            reason="Ready",
+            message=f"{node.metadata.name} is ready for work",
+        )
+
+    def _node_of(self, claim: NodeClaim) -> Node | None:
+        found = self._cluster.informers.nodes.by("provider_id", claim.status.provider_id)
+        return found[0] if len(found) == 1 else None
+
+    async def _late(self, name: str) -> float | None:
+        """Gives up on a claim whose time is over; otherwise says when it will be."""
+        claim = self._cluster.informers.claims.get(name)
+        if claim is None or claim.metadata.deletion_timestamp is not None:
+            return None
+        conditions = _conditions(claim)
+        settings = self._settings
+        if not conditions.is_true(LAUNCHED):
+            step, limit_s, words = LAUNCHED, settings.launch_timeout_s, "launch_timeout"
+        elif not conditions.is_true(REGISTERED):
+            await self._note_absence(claim)
+            step, limit_s, words = REGISTERED, settings.registration_timeout_s, "registration_timeout"
+        elif not conditions.is_true(INITIALIZED) and settings.initialization_timeout_s:
+            step, limit_s, words = INITIALIZED, settings.initialization_timeout_s, "initialization_timeout"
+        else:
+            return None
+        begun = claim.metadata.creation_timestamp or self._clock.now()
+        left_s = (begun + timedelta(seconds=limit_s) - self._clock.now()).total_seconds()
+        if left_s > 0:
+            return min(left_s, _LAUNCH_RETRY_S) if step == LAUNCHED else left_s
+        condition = conditions.get(step)
+        detail = f": {condition.message}" if condition is not None and condition.message else ""
+        await self._give_up(claim, words, f"{step} was not reached within {limit_s:g} s{detail}")
+        return None
+
+    async def _note_absence(self, claim: NodeClaim) -> None:
+        nodes = self._cluster.informers.nodes.by("provider_id", claim.status.provider_id)
+        conditions, now = _conditions(claim), self._clock.now()
+        if not nodes:
+            changed = conditions.unknown(
+                REGISTERED, now, reason="NodeNotFound", message="no node has joined yet"
+            )
+        elif len(nodes) > 1:
+            joined = ", ".join(sorted(each.metadata.name for each in nodes))
+            changed = conditions.false(
+                REGISTERED,
+                now,
+                reason="MultipleNodesFound",
+                message=f"several nodes name this instance: {joined}",
+            )
+        else:
+            return
+        await self._patch_status(claim, changed)
+
+    async def _give_up(self, claim: NodeClaim, reason: str, message: str) -> None:
+        """Deletes a claim that will not become a node; what it launched goes with it."""
+        name = claim.metadata.name
+        try:
+            await self._client.delete(NODE_CLAIMS, name, uid=claim.metadata.uid)
+        except (NotFoundError, ConflictError):
+            return
+        pool = claim.metadata.labels.get(names.NODEPOOL, "")
+        kind = claim.metadata.labels.get(names.CAPACITY_TYPE, "")
+        self._metrics.claims_disrupted.labels(reason, pool, kind, "", "").inc()
+        self._log.info("deleted nodeclaim", NodeClaim={"name": name}, reason=reason, detail=message)
+        self._decisions.record(
+            DecisionKind.LAUNCH_FAILED, f"NodeClaim/{name}", reason=reason, message=message, pool=pool
+        )
+        self._cluster.nominations.withdraw_all(name)
+
+    async def _add_finalizer(self, claim: NodeClaim) -> NodeClaim:
+        finalizers = [*claim.metadata.finalizers, names.TERMINATION_FINALIZER]
+        change = {"metadata": {"finalizers": finalizers, "resourceVersion": claim.metadata.resource_version}}
+        changed = await self._client.patch(NODE_CLAIMS, claim.metadata.name, change)
+        self._cluster.informers.claims.observe(changed)
+        return changed
+
+    async def _patch_metadata(
+        self, claim: NodeClaim, labels: Mapping[str, str], annotations: Mapping[str, str]
+    ) -> None:
+        new_labels = {key: value for key, value in labels.items() if claim.metadata.labels.get(key) != value}
+        new_annotations = {
+            key: value for key, value in annotations.items() if claim.metadata.annotations.get(key) != value
+        }
+        metadata = {
+            key: value for key, value in (("labels", new_labels), ("annotations", new_annotations)) if value
+        }
+        if metadata:
+            changed = await self._client.patch(NODE_CLAIMS, claim.metadata.name, {"metadata": metadata})
+            self._cluster.informers.claims.observe(changed)
+
+    async def _patch_status(
+        self, claim: NodeClaim, conditions: ConditionSet, status: Mapping[str, Any] | None = None
+    ) -> None:
+        if conditions.conditions == claim.status.conditions and not status:
+            return
+        change = {"conditions": [to_wire(each) for each in conditions.conditions], **(status or {})}
+        changed = await self._client.patch(
+            NODE_CLAIMS, claim.metadata.name, {"status": change}, subresource="status"
+        )
+        self._cluster.informers.claims.observe(changed)
+
+    def _node_changed(self, change: Change[Node]) -> None:
+        for claim in self._cluster.informers.claims.by("provider_id", change.object.spec.provider_id):
+            self._queue.add(claim.metadata.name)
+
+    def _class_changed(self) -> None:
+        for claim in self._cluster.informers.claims:
+            if not claim.status.provider_id:
+                self._queue.add(claim.metadata.name)
+
+    def _failed(self, name: str, error: Exception, again_s: float) -> None:
+        self._metrics.reconcile_errors.labels("nodeclaim.lifecycle").inc()
+        if not isinstance(error, LaunchError):
+            self._log.error(
+                "Reconciler error", NodeClaim={"name": name}, error=error, retry_in_s=round(again_s, 1)
+            )
+
+
+def _conditions(claim: NodeClaim) -> ConditionSet:
+    return ConditionSet.of(NODE_CLAIM, claim.metadata, claim.status.conditions)
+
+
+def _subject(claim: NodeClaim) -> Subject:
+    return Subject("NodeClaim", "karpenter.sh/v1", claim.metadata.name, uid=claim.metadata.uid)
