@@ -108,6 +108,9 @@ MACHINE_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 
+# What is written where no time is known; the API demands one.
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
 # Sorts before every real time, as an unset time does in Kubernetes.
 _NO_TIME: Final = datetime.min.replace(tzinfo=UTC)
 
@@ -217,6 +220,22 @@ class ConditionSet:
             )
         kept = tuple(each for each in self.conditions if each.type != condition_type)
         return self if len(kept) == len(self.conditions) else replace(self, conditions=kept)
+
+    def to_wire(self) -> list[dict[str, object]]:
+        """Return the conditions as the API wants them: every field that it demands, even where it is empty."""
+        return [
+            {
+                "type": each.type,
+                "status": each.status,
+                "reason": each.reason,
+                "message": each.message,
+                "lastTransitionTime": max(each.last_transition_time or _EPOCH, _EPOCH).strftime(
+                    "%Y-%m-%dT%H:%M:%SZ"
+                ),
+                "observedGeneration": each.observed_generation,
+            }
+            for each in self.conditions
+        ]
 
     def judged(self, now: datetime) -> ConditionSet:
         """Return the set with the root decided anew from its dependents."""

@@ -212,3 +212,14 @@ def test_reservations_decide_about_a_node_class_only_with_their_gate() -> None:
     assert not EC2_NODE_CLASS.decides("CapacityReservationsReady")
     assert EC2_NODE_CLASS_WITH_RESERVATIONS.decides("CapacityReservationsReady")
     assert EC2_NODE_CLASS.decides("Ready")
+
+
+def test_what_is_written_has_every_field_that_the_api_demands() -> None:
+    written = ConditionSet.of(NODE_CLAIM, ObjectMeta(generation=2)).to_wire()
+
+    assert [each["type"] for each in written] == ["Launched", "Registered", "Initialized", "Ready"]
+    assert all(
+        set(each) == {"type", "status", "reason", "message", "lastTransitionTime", "observedGeneration"}
+        for each in written
+    )
+    assert all(each["status"] == "Unknown" for each in written)

@@ -15,7 +15,6 @@ from datetime import timedelta
 from typing import Any, Final
 
 from karpenter.api import labels as names
-from karpenter.api.base import to_wire
 from karpenter.api.conditions import INITIALIZED, LAUNCHED, NODE_CLAIM, REGISTERED, ConditionSet
 from karpenter.api.core import Node
 from karpenter.api.ec2nodeclass import EC2NodeClass
@@ -338,7 +337,7 @@ class Lifecycle:
     ) -> None:
         if conditions.conditions == claim.status.conditions and not status:
             return
-        change = {"conditions": [to_wire(each) for each in conditions.conditions], **(status or {})}
+        change = {"conditions": conditions.to_wire(), **(status or {})}
         changed = await self._client.patch(
             NODE_CLAIMS, claim.metadata.name, {"status": change}, subresource="status"
         )

@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from karpenter.api import labels as names
-from karpenter.api.base import to_wire
 from karpenter.api.conditions import INSTANCE_TERMINATING, NODE_CLAIM, ConditionSet
 from karpenter.api.core import Node
 from karpenter.api.ec2nodeclass import EC2NodeClass
@@ -147,7 +146,7 @@ class ClaimTermination:
         conditions = ConditionSet.of(NODE_CLAIM, claim.metadata, claim.status.conditions)
         if not conditions.is_true(INSTANCE_TERMINATING):
             changed = conditions.true(INSTANCE_TERMINATING, self._clock.now())
-            status = {"conditions": [to_wire(each) for each in changed.conditions]}
+            status = {"conditions": changed.to_wire()}
             self._cluster.informers.claims.observe(
                 await self._client.patch(
                     NODE_CLAIMS, claim.metadata.name, {"status": status}, subresource="status"

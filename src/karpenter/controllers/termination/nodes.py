@@ -268,7 +268,7 @@ class NodeTermination:
             changed = conditions.unknown(kind, now, reason=reason, message=message)
         if changed.conditions == current.status.conditions:
             return
-        body: dict[str, Any] = {"status": {"conditions": [to_wire(each) for each in changed.conditions]}}
+        body: dict[str, Any] = {"status": {"conditions": changed.to_wire()}}
         try:
             written = await self._client.patch(NODE_CLAIMS, claim.metadata.name, body, subresource="status")
         except NotFoundError:

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nothing is left behind, in either direction: claims without an instance go, and instances without a claim.
+
+Both look at the cloud's list of our instances. A claim whose node is not ready and whose instance is gone is deleted,
+so that its pods are placed anew. An instance that no claim knows is terminated, but only when it is older than the
+longest time for which a launch may be under way and unseen; a fresh instance is never taken for a leak.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+from karpenter.api.conditions import LAUNCHED
+from karpenter.api.core import Node
+from karpenter.api.ec2nodeclass import EC2NodeClass
+from karpenter.api.nodeclaim import NodeClaim
+from karpenter.cloud.errors import NodeClaimNotFoundError
+from karpenter.cloud.protocol import CloudProvider, Machine
+from karpenter.errors import KarpenterError
+from karpenter.kit.clock import Clock
+from karpenter.kube import Client, ConflictError, NotFoundError
+from karpenter.kube.kinds import NODE_CLAIMS, NODES
+from karpenter.observe import DecisionKind, DecisionLog, Metrics, get_log
+from karpenter.state import Cluster
+
+__all__ = ["GarbageCollection", "leaked", "orphaned"]
+
+_EVERY_S: Final = 120.0
+# After a start the list is looked at often: what a crash left behind should not cost for long.
+_FIRST_EVERY_S: Final = 10.0
+_FIRST_ROUNDS: Final = 20
+_FRESH: Final = timedelta(seconds=30)
+
+
+def leaked(
+    machines: Iterable[Machine], claims: Iterable[NodeClaim], now: datetime, fresh: timedelta = _FRESH
+) -> tuple[Machine, ...]:
+    """Gives the living machines that no claim knows, by provider id or by uid, and that are not fresh."""
+    known = tuple(claims)
+    ids = {claim.status.provider_id for claim in known}
+    uids = {claim.metadata.uid for claim in known}
+    return tuple(
+        machine
+        for machine in machines
+        if machine.is_living
+        and machine.provider_id not in ids
+        and machine.claim_uid not in uids
+        and machine.created_at is not None
+        and now - machine.created_at > fresh
+    )
+
+
+def orphaned(
+    claims: Iterable[NodeClaim], machines: Iterable[Machine], nodes_ready: Iterable[str], now: datetime
+) -> tuple[NodeClaim, ...]:
+    """Gives the launched claims whose instance the cloud no longer lists and whose node is not ready."""
+    listed = {machine.provider_id for machine in machines}
+    ready = set(nodes_ready)
+    return tuple(
+        claim
+        for claim in claims
+        if claim.status.provider_id
+        and claim.metadata.deletion_timestamp is None
+        and claim.status.provider_id not in listed
+        and claim.status.node_name not in ready
+        and _launched_before(claim, now - _FRESH)
+    )
+
+
+class GarbageCollection:
+    """Looks for leftovers now and then; ``run`` must be kept running by a supervisor."""
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        cluster: Cluster,
+        cloud: CloudProvider[EC2NodeClass],
+        decisions: DecisionLog,
+        metrics: Metrics,
+        clock: Clock,
+    ) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._cloud = cloud
+        self._decisions = decisions
+        self._metrics = metrics
+        self._clock = clock
+        self._log = get_log("nodeclaim.garbagecollection")
+
+    async def run(self) -> None:
+        """Looks again and again, until cancelled."""
+        rounds = 0
+        while True:
+            try:
+                await self.collect()
+            except KarpenterError as error:
+                self._metrics.reconcile_errors.labels("nodeclaim.garbagecollection").inc()
+                self._log.error("Reconciler error", error=error)
+            rounds += 1
+            await self._clock.sleep(_FIRST_EVERY_S if rounds <= _FIRST_ROUNDS else _EVERY_S)
+
+    async def collect(self) -> None:
+        """Takes away what is left over now."""
+        machines = await self._cloud.list()
+        now = self._clock.now()
+        informers = self._cluster.informers
+        ready = [node.metadata.name for node in informers.nodes if _is_ready(node)]
+        for claim in orphaned(informers.claims, machines, ready, now):
+            await self._delete_claim(claim)
+        for machine in leaked(machines, informers.claims, now):
+            await self._terminate(machine)
+
+    async def _delete_claim(self, claim: NodeClaim) -> None:
+        name, provider_id = claim.metadata.name, claim.status.provider_id
+        try:
+            await self._client.delete(NODE_CLAIMS, name, uid=claim.metadata.uid)
+        except (NotFoundError, ConflictError):
+            return
+        self._log.info(
+            "garbage collected nodeclaim", NodeClaim={"name": name}, **{"provider-id": provider_id}
+        )
+        self._decisions.record(
+            DecisionKind.COLLECT,
+            f"NodeClaim/{name}",
+            reason="InstanceGone",
+            message=f"the instance {provider_id} of NodeClaim {name} is gone",
+        )
+
+    async def _terminate(self, machine: Machine) -> None:
+        # The informer may lag behind: ask the server itself before an instance is taken away.
+        listing = await self._client.list(NODE_CLAIMS)
+        if not leaked((machine,), listing.items, self._clock.now()):
+            return
+        try:
+            await self._cloud.delete(machine.provider_id)
+        except NodeClaimNotFoundError:
+            return
+        for node in self._cluster.informers.nodes.by("provider_id", machine.provider_id):
+            await self._delete_node(node)
+        self._log.info("garbage collected cloudprovider instance", **{"provider-id": machine.provider_id})
+        self._decisions.record(
+            DecisionKind.COLLECT,
+            machine.provider_id,
+            reason="NoClaim",
+            message=f"no NodeClaim knows the instance {machine.provider_id}",
+        )
+
+    async def _delete_node(self, node: Node) -> None:
+        try:
+            await self._client.delete(NODES, node.metadata.name, uid=node.metadata.uid)
+        except (NotFoundError, ConflictError):
+            return
+
+
+def _is_ready(node: Node) -> bool:
+    return any(each.type == "Ready" and each.status == "True" for each in node.status.conditions)
+
+
+def _launched_before(claim: NodeClaim, moment: datetime) -> bool:
+    stamp = next(
+        (each.last_transition_time for each in claim.status.conditions if each.type == LAUNCHED), None
+    )
+    stamp = stamp or claim.metadata.creation_timestamp
+    return stamp is not None and stamp < moment

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps what NodePools say about themselves true: readiness, what their nodes add up to, the template's fingerprint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from karpenter.api import labels as names
+from karpenter.api.conditions import NODE_POOL, ConditionSet
+from karpenter.api.ec2nodeclass import EC2NodeClass
+from karpenter.api.nodepool import NodePool
+from karpenter.cloud.protocol import CloudProvider
+from karpenter.controllers.nodepool.judging import INSTANCE_TYPES_FOUND, judged
+from karpenter.errors import KarpenterError
+from karpenter.kit.clock import Clock
+from karpenter.kit.workqueue import WorkQueue
+from karpenter.kube import Change, Client, NotFoundError, Recorder, Subject
+from karpenter.kube.kinds import NODE_CLAIMS
+from karpenter.model.hashes import POOL_HASH_VERSION, pool_hash
+from karpenter.model.instancetypes import InstanceType
+from karpenter.model.resources import Resources
+from karpenter.observe import Metrics, get_log
+from karpenter.state import STORED_NODE_POOLS, Cluster, capacity_of
+
+__all__ = ["NodePools"]
+
+# Counting waits so long after a change, so that a burst of nodes is one write.
+_COUNT_AFTER_S: Final = 1.0
+_LOOK_AGAIN_S: Final = 300.0
+
+
+class NodePools:
+    """Looks after NodePools; ``run`` must be kept running by a supervisor."""
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        cluster: Cluster,
+        cloud: CloudProvider[EC2NodeClass],
+        recorder: Recorder,
+        metrics: Metrics,
+        clock: Clock,
+    ) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._cloud = cloud
+        self._recorder = recorder
+        self._metrics = metrics
+        self._clock = clock
+        self._log = get_log("nodepool.readiness")
+        self._queue: WorkQueue[str] = WorkQueue(self.reconcile, clock, on_error=self._failed)
+        cluster.informers.pools.on_change(lambda change: self._queue.add(change.object.metadata.name))
+        cluster.informers.classes.on_change(lambda _: self._all_changed())
+        cluster.informers.claims.on_change(self._member_changed)
+        cluster.informers.nodes.on_change(self._member_changed)
+
+    async def run(self) -> None:
+        """Works until cancelled."""
+        await self._queue.run()
+
+    async def reconcile(self, name: str) -> float | None:
+        """Brings one pool's status, annotations and events up to date."""
+        pool = self._cluster.pool(name)
+        if pool is None:
+            await self._misread(name)
+            return None
+        await self._hash(pool)
+        node_class = self._cluster.node_class(pool.spec.template.spec.node_class_ref.name)
+        types = await self._types(pool, node_class)
+        conditions = judged(pool, node_class, types, self._clock.now())
+        missing = conditions.get(INSTANCE_TYPES_FOUND)
+        if missing is not None and missing.status == "False":
+            self._recorder.tell(
+                _subject(pool), missing.reason, missing.message, type="Warning", quiet_s=600.0
+            )
+        await self._write(pool, conditions)
+        return _LOOK_AGAIN_S
+
+    async def _types(self, pool: NodePool, node_class: EC2NodeClass | None) -> Sequence[InstanceType] | None:
+        if node_class is None or not self._cloud.readiness(node_class).ready:
+            return None
+        try:
+            return await self._cloud.instance_types(pool, node_class)
+        except KarpenterError:
+            return None
+
+    async def _write(self, pool: NodePool, conditions: ConditionSet) -> None:
+        members = [each for each in self._cluster.members() if each.pool == pool.metadata.name]
+        total: dict[str, int] = {}
+        for member in members:
+            for resource, amount in capacity_of(member).items():
+                total[resource] = total.get(resource, 0) + amount
+        resources = {**Resources(total).to_quantities(), "nodes": str(len(members))}
+        self._measure(pool, {**total, "nodes": len(members)})
+        changed = conditions.conditions != pool.status.conditions
+        counted = dict(pool.status.resources) == resources and pool.status.nodes == len(members)
+        if not changed and counted:
+            return
+        status: dict[str, Any] = {"resources": self._patched(pool, resources), "nodes": len(members)}
+        if changed:
+            status["conditions"] = conditions.to_wire()
+        try:
+            written = await self._client.patch(
+                STORED_NODE_POOLS, pool.metadata.name, {"status": status}, subresource="status"
+            )
+        except NotFoundError:
+            return
+        self._cluster.informers.pools.observe(written)
+
+    def _patched(self, pool: NodePool, resources: dict[str, str]) -> dict[str, str | None]:
+        """Takes out what no node has any more: a merge patch keeps what it does not name."""
+        gone: dict[str, str | None] = {name: None for name in pool.status.resources if name not in resources}
+        return {**gone, **resources}
+
+    def _measure(self, pool: NodePool, amounts: dict[str, int]) -> None:
+        name = pool.metadata.name
+        for resource, amount in amounts.items():
+            self._metrics.pool_usage.labels(resource, name).set(amount)
+        for resource, limit in pool.spec.limits.items():
+            try:
+                value = Resources.parse({resource: limit}).get(resource, 0)
+            except KarpenterError:
+                continue
+            self._metrics.pool_limit.labels(resource, name).set(value)
+
+    async def _hash(self, pool: NodePool) -> None:
+        """Writes the fingerprint on the pool, and anew on claims that carry one of another making."""
+        wanted = {names.NODEPOOL_HASH: pool_hash(pool), names.NODEPOOL_HASH_VERSION: POOL_HASH_VERSION}
+        for claim in self._cluster.informers.claims.by("pool", pool.metadata.name):
+            version = claim.metadata.annotations.get(names.NODEPOOL_HASH_VERSION, "")
+            if version != POOL_HASH_VERSION:
+                # Made by another program, or another version of this one: its fingerprint says nothing to us.
+                change = {"metadata": {"annotations": wanted}}
+                self._cluster.informers.claims.observe(
+                    await self._client.patch(NODE_CLAIMS, claim.metadata.name, change)
+                )
+        if any(pool.metadata.annotations.get(key) != value for key, value in wanted.items()):
+            change = {"metadata": {"annotations": wanted}}
+            try:
+                written = await self._client.patch(STORED_NODE_POOLS, pool.metadata.name, change)
+            except NotFoundError:
+                return
+            self._cluster.informers.pools.observe(written)
+
+    async def _misread(self, name: str) -> None:
+        """Says on a pool that cannot be understood why it is not used."""
+        stored = self._cluster.informers.pools.get(name)
+        if stored is None:
+            self._queue.forget(name)
+            return
+        problem = next(
+            (each.problem for each in self._cluster.effective.misread if each.name == name), "not understood"
+        )
+        conditions = ConditionSet.of(NODE_POOL, stored.metadata, ()).false(
+            "ValidationSucceeded", self._clock.now(), reason="NodePoolValidationFailed", message=problem
+        )
+        known = stored.status.get("conditions") or []
+        if any(each.get("message") == problem for each in known if isinstance(each, dict)):
+            return
+        status = {"conditions": conditions.to_wire()}
+        written = await self._client.patch(STORED_NODE_POOLS, name, {"status": status}, subresource="status")
+        self._cluster.informers.pools.observe(written)
+
+    def _member_changed(self, change: Change[Any]) -> None:
+        pool = change.object.metadata.labels.get(names.NODEPOOL, "")
+        if pool:
+            self._queue.add_after(pool, _COUNT_AFTER_S)
+
+    def _all_changed(self) -> None:
+        for pool in self._cluster.informers.pools:
+            self._queue.add(pool.metadata.name)
+
+    def _failed(self, name: str, error: Exception, again_s: float) -> None:
+        self._metrics.reconcile_errors.labels("nodepool").inc()
+        self._log.error(
+            "Reconciler error", NodePool={"name": name}, error=error, retry_in_s=round(again_s, 1)
+        )
+
+
+def _subject(pool: NodePool) -> Subject:
+    return Subject("NodePool", "karpenter.sh/v1", pool.metadata.name, uid=pool.metadata.uid)
