@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which planned pods are told their node, and when.
+
+The scheduler looks at a nominated node first, and keeps its room free from pods of the same or a lower priority. But
+it also counts the other pods that are nominated to the node it looks at, and to no other node: where more pods of a
+hard spread are nominated to a node than may lie between two places, it refuses all of them, everywhere, for good.
+So of the pods with a hard spread no more are nominated to a node at a time than bear each other; when one is bound,
+the next one is.
+
+Pods that are not nominated yet may go elsewhere. Equal pods are interchangeable: who stands where is settled by what
+is bound, and the others share the places that are left.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from enum import StrEnum
+
+from karpenter.api.core import Pod
+from tests.checker.matching import hard_spreads, spread_counts
+from tests.e2e.agreement.client import Wire
+from tests.e2e.agreement.translation import Case, Key, key_of
+
+__all__ = ["Nominating", "nominations"]
+
+
+class Nominating(StrEnum):
+    """How planned pods are nominated."""
+
+    NEVER = "never"
+    AT_ONCE = "at once"
+    IN_TURN = "in turn"
+
+
+def nominations(case: Case, how: Nominating, bound: Mapping[Key, str]) -> dict[Key, str]:
+    """Give the node to which each pod that waits should be nominated now.
+
+    Args:
+        case: The case.
+        how: ``IN_TURN`` holds back pods with a hard spread, the others do not.
+        bound: The node of each pod that is bound by now.
+    """
+    if how is Nominating.NEVER:
+        return {}
+    if how is Nominating.AT_ONCE:
+        return {key: node for key, node in case.planned.items() if key not in bound}
+    found: dict[Key, str] = {}
+    waiting: dict[str, list[Pod]] = {}
+    for key, node in _places_left(case, bound):
+        pod = case.pods[key]
+        if hard_spreads(pod):
+            if not _bear_each_other([*waiting.get(node, ()), pod]):
+                continue
+            waiting.setdefault(node, []).append(pod)
+        found[key] = node
+    return found
+
+
+def _bear_each_other(pods: list[Pod]) -> bool:
+    """Tell whether pods with hard spreads, all nominated to one node, leave each other within their skew."""
+    return all(
+        sum(map(spread_counts(rule, owner), pods)) <= rule.max_skew
+        for owner in pods
+        for rule in hard_spreads(owner)
+    )
+
+
+def _places_left(case: Case, bound: Mapping[Key, str]) -> list[tuple[Key, str]]:
+    """Give each planned pod that waits with its place: its own, or that of an equal pod that went elsewhere."""
+    kinds = {key_of(pod): _kind(pod) for pod in case.pending}
+    free = Counter((kinds[key], node) for key, node in case.planned.items())
+    free -= Counter((kinds[key], node) for key, node in bound.items())
+    found: list[tuple[Key, str]] = []
+    displaced: list[Key] = []
+    for key, kind in kinds.items():
+        if key not in case.planned or key in bound:
+            continue
+        own = (kind, case.planned[key])
+        if free[own]:
+            free[own] -= 1
+            found.append((key, own[1]))
+        else:
+            displaced.append(key)
+    for key in displaced:
+        left = sorted(node for (owner, node), count in free.items() if count and owner == kinds[key])
+        if left:
+            free[kinds[key], left[0]] -= 1
+            found.append((key, left[0]))
+    return found
+
+
+def _kind(pod: Wire) -> str:
+    metadata = pod["metadata"]
+    return json.dumps([metadata["namespace"], metadata["labels"], pod["spec"]], sort_keys=True)
