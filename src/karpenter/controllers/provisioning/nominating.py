@@ -13,12 +13,13 @@ keep each other out for ever. The next ones follow as the first are bound.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from karpenter.api.core import Pod
+from karpenter.api.core import Pod, TopologySpreadConstraint
 from karpenter.kube import Client, KubeError, NotFoundError
 from karpenter.kube.kinds import PODS
+from karpenter.model.selectors import compile_selector
 from karpenter.observe import get_log
 from karpenter.state import Cluster, Member
 
@@ -30,15 +31,34 @@ _HARD: Final = "DoNotSchedule"
 def nominable(pods: Iterable[Pod]) -> tuple[Pod, ...]:
     """Gives the pods of one node that may be nominated to it at the same time."""
     chosen: list[Pod] = []
-    counts: dict[object, int] = {}
+    spreading: list[Pod] = []
     for pod in sorted(pods, key=lambda each: (each.metadata.namespace, each.metadata.name)):
-        spreads = [each for each in pod.spec.topology_spread_constraints if each.when_unsatisfiable == _HARD]
-        keys = [(pod.metadata.namespace, each.topology_key, each.label_selector) for each in spreads]
-        if all(counts.get(key, 0) < each.max_skew for key, each in zip(keys, spreads, strict=True)):
-            chosen.append(pod)
-            for key in keys:
-                counts[key] = counts.get(key, 0) + 1
+        if _hard_spreads(pod):
+            if not _bear_each_other((*spreading, pod)):
+                continue
+            spreading.append(pod)
+        chosen.append(pod)
     return tuple(chosen)
+
+
+def _hard_spreads(pod: Pod) -> list[TopologySpreadConstraint]:
+    return [each for each in pod.spec.topology_spread_constraints if each.when_unsatisfiable == _HARD]
+
+
+def _bear_each_other(pods: Sequence[Pod]) -> bool:
+    """Tells whether pods with hard spreads, all nominated to one node, leave each other within their skew."""
+    for owner in pods:
+        for rule in _hard_spreads(owner):
+            selector = compile_selector(
+                rule.label_selector, owner.metadata.labels, match_keys=rule.match_label_keys
+            )
+            counted = sum(
+                pod.metadata.namespace == owner.metadata.namespace and selector.matches(pod.metadata.labels)
+                for pod in pods
+            )
+            if counted > rule.max_skew:
+                return False
+    return True
 
 
 class Nominator:

@@ -266,7 +266,15 @@ class Provisioner:
             await self.nominator.renew()
 
     def _pod_changed(self, change: Change[Pod]) -> None:
+        """Opens a window for a pod that begins to wait, and for the nominations that follow on a binding."""
         pod = change.new
+        if (
+            pod is not None
+            and pod.spec.node_name
+            and change.old is not None
+            and not change.old.spec.node_name
+        ):
+            self._window.trigger(f"bound/{pod.spec.node_name}")
         if pod is None or not self._waits(pod) or self._cluster.nominations.member_of(pod.metadata.uid):
             return
         # A pod that was told why, and has not changed, waits for the next look.

@@ -5,14 +5,17 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from karpenter.api import labels as names
+from karpenter.api.core import Pod
 from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.api.nodepool import NodePool
 from karpenter.cloud.errors import CloudError
 from karpenter.controllers.provisioning import Market, Provisioner, ProvisionerSettings
+from karpenter.controllers.provisioning.nominating import nominable
 from karpenter.kit.clock import FakeClock
 from karpenter.kube import ForbiddenError, Recorder
 from karpenter.kube.kinds import NODE_CLAIMS, NODES, PODS
@@ -353,3 +356,25 @@ async def test_it_waits_for_a_window_and_then_serves_all_that_wait() -> None:
     await asyncio.gather(task, return_exceptions=True)
 
     assert len(scene.claims) == 1
+
+
+async def test_pods_of_a_hard_spread_are_nominated_in_turn() -> None:
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": names.ZONE,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    made = [
+        msgspec.convert(
+            {
+                "metadata": {"name": name, "namespace": "shop", "labels": {"app": app}},
+                "spec": {"topologySpreadConstraints": [spread] if app == "web" else []},
+            },
+            Pod,
+        )
+        for name, app in (("a", "web"), ("b", "web"), ("c", "db"), ("d", "db"))
+    ]
+
+    assert [each.metadata.name for each in nominable(made)] == ["a", "c", "d"]
+    assert [each.metadata.name for each in nominable(made[1:])] == ["b", "c", "d"]
