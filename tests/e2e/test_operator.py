@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -158,7 +159,8 @@ async def test_a_pending_pod_gets_a_node_and_the_node_a_clean_end(plane: Control
         async with operating(plane, cloud) as operator:
             await eventually(lambda: _ready_pool(client), "the pool is ready")
             for name in ("a", "b", "c"):
-                await eventually(lambda name=name: _created(client, waiting_pod(name), "shop"), f"pod {name}")
+                made = functools.partial(_created, client, waiting_pod(name), "shop")
+                await eventually(made, f"pod {name} is made")
 
             claim = await eventually(lambda: _one_claim(client), "one claim is launched")
             assert len(cloud.launched) == 1

@@ -28,8 +28,11 @@ INTERRUPTED = 130
 
 # Each command: the module that has it under the name ``command``, and its line in the help text.
 _COMMANDS: Mapping[str, tuple[str, str]] = {
+    "controller": ("karpenter.cli.controller", "Run the controller against a cluster and AWS."),
+    "crds": ("karpenter.cli.crds", "Print the definitions of our kinds, for kubectl."),
     "convert": ("karpenter.cli.convert", "Rewrite manifests of old Karpenter versions as v1."),
     "solve": ("karpenter.cli.solve", "Decide which nodes the pods of a problem file get."),
+    "sandbox": ("karpenter.cli.sandbox", "Serve stand-ins for AWS on this machine."),
     "demo": ("karpenter.cli.demo", "Show the product at work, without a cluster or an AWS account."),
 }
 
