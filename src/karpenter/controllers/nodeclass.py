@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps what EC2NodeClasses say about themselves true, and cleans up after them.
+
+The cloud finds out what a class selects and whether it can be launched from; this controller writes it down, tells of
+what a person should know, and comes back when the cloud asks for another look. A class that is being deleted stays
+until no claim uses it; then what was made for it in the cloud goes, and our finalizer last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from karpenter.api import labels as names
+from karpenter.api.base import to_wire
+from karpenter.api.conditions import EC2_NODE_CLASS, ConditionSet
+from karpenter.api.ec2nodeclass import EC2NodeClass, EC2NodeClassSpec, EC2NodeClassStatus
+from karpenter.api.nodeclaim import NodeClaim
+from karpenter.kit.clock import Clock
+from karpenter.kit.workqueue import WorkQueue
+from karpenter.kube import Change, Client, NotFoundError, Recorder, Subject
+from karpenter.observe import Metrics, get_log
+from karpenter.state import STORED_NODE_CLASSES, Cluster
+
+__all__ = ["Look", "NodeClasses", "Remark", "Resolver"]
+
+_IN_USE_AGAIN_S: Final = 600.0
+_LISTS: Final = ("subnets", "securityGroups", "amis", "capacityReservations", "instanceProfile")
+
+
+class Remark(Protocol):
+    """Something that a person should know about a class."""
+
+    @property
+    def reason(self) -> str:
+        """One word."""
+        ...
+
+    @property
+    def field(self) -> str:
+        """The field it is about."""
+        ...
+
+    @property
+    def message(self) -> str:
+        """What was found."""
+        ...
+
+    @property
+    def hint(self) -> str:
+        """What to do next."""
+        ...
+
+
+class Look(Protocol):
+    """What a look at a class found."""
+
+    @property
+    def status(self) -> EC2NodeClassStatus:
+        """The status to write."""
+        ...
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """The annotations to write."""
+        ...
+
+    @property
+    def notices(self) -> Sequence[Remark]:
+        """What a person should know."""
+        ...
+
+    @property
+    def look_again_s(self) -> float:
+        """When to look again."""
+        ...
+
+
+class Resolver(Protocol):
+    """The cloud's side of a node class."""
+
+    async def resolve(self, node_class: EC2NodeClass) -> Look:
+        """Find out what the class selects now."""
+        ...
+
+    async def cleanup(self, node_class: EC2NodeClass) -> object:
+        """Remove what was made for the class."""
+        ...
+
+
+class NodeClasses:
+    """Looks after EC2NodeClasses; ``run`` must be kept running by a supervisor."""
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        cluster: Cluster,
+        resolver: Resolver,
+        recorder: Recorder,
+        metrics: Metrics,
+        clock: Clock,
+    ) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._resolver = resolver
+        self._recorder = recorder
+        self._metrics = metrics
+        self._clock = clock
+        self._log = get_log("nodeclass")
+        self._generations: dict[str, int] = {}
+        self._queue: WorkQueue[str] = WorkQueue(self.reconcile, clock, on_error=self._failed)
+        cluster.informers.classes.on_change(self._class_changed)
+        cluster.informers.claims.on_change(self._claim_changed)
+
+    async def run(self) -> None:
+        """Works until cancelled."""
+        await self._queue.run()
+
+    async def reconcile(self, name: str) -> float | None:
+        """Brings one class up to date, or to its end."""
+        stored = self._cluster.informers.classes.get(name)
+        if stored is None:
+            self._queue.forget(name)
+            return None
+        node_class = self._cluster.node_class(name)
+        if stored.metadata.deletion_timestamp is not None:
+            return await self._end(
+                node_class or EC2NodeClass(metadata=stored.metadata, spec=EC2NodeClassSpec())
+            )
+        if node_class is None:
+            await self._misread(name)
+            return None
+        if names.EC2NODECLASS_FINALIZER not in stored.metadata.finalizers:
+            await self._patch(
+                name, {"finalizers": [*stored.metadata.finalizers, names.EC2NODECLASS_FINALIZER]}
+            )
+        look = await self._resolver.resolve(node_class)
+        changed = {
+            key: value
+            for key, value in look.annotations.items()
+            if node_class.metadata.annotations.get(key) != value
+        }
+        if changed:
+            await self._patch(name, {"annotations": changed})
+        if look.status != node_class.status:
+            await self._write(node_class, look.status)
+        for notice in look.notices:
+            words = f"{notice.field}: {notice.message}; {notice.hint}" if notice.hint else notice.message
+            self._recorder.tell(_subject(node_class), notice.reason, words, type="Warning", quiet_s=600.0)
+        return look.look_again_s
+
+    async def _write(self, node_class: EC2NodeClass, status: EC2NodeClassStatus) -> None:
+        found: dict[str, Any] = to_wire(status)
+        # A merge patch keeps what it does not name: what is no longer found is taken out by name.
+        body: dict[str, Any] = {key: found.get(key) for key in _LISTS}
+        body["conditions"] = ConditionSet(EC2_NODE_CLASS, node_class.metadata, status.conditions).to_wire()
+        try:
+            written = await self._client.patch(
+                STORED_NODE_CLASSES, node_class.metadata.name, {"status": body}, subresource="status"
+            )
+        except NotFoundError:
+            return
+        self._cluster.informers.classes.observe(written)
+
+    async def _end(self, node_class: EC2NodeClass) -> float | None:
+        name = node_class.metadata.name
+        if names.EC2NODECLASS_FINALIZER not in node_class.metadata.finalizers:
+            return None
+        users = [
+            claim.metadata.name
+            for claim in self._cluster.informers.claims
+            if claim.spec.node_class_ref.name == name
+        ]
+        if users:
+            shown = ", ".join(sorted(users)[:5])
+            self._recorder.tell(
+                _subject(node_class),
+                "WaitingOnNodeClaimTermination",
+                f"Waiting on NodeClaim termination for {shown}",
+                about="users",
+            )
+            return _IN_USE_AGAIN_S
+        await self._resolver.cleanup(node_class)
+        left = [each for each in node_class.metadata.finalizers if each != names.EC2NODECLASS_FINALIZER]
+        await self._patch(name, {"finalizers": left})
+        self._log.info("deleted nodeclass", EC2NodeClass={"name": name})
+        return None
+
+    async def _misread(self, name: str) -> None:
+        """Says on a class that cannot be understood why it is not used."""
+        stored = self._cluster.informers.classes.get(name)
+        problem = next(
+            (each.problem for each in self._cluster.effective.misread if each.name == name), "not understood"
+        )
+        if stored is None or any(
+            each.get("message") == problem for each in stored.status.get("conditions") or ()
+        ):
+            return
+        conditions = ConditionSet.of(EC2_NODE_CLASS, stored.metadata).false(
+            "ValidationSucceeded", self._clock.now(), reason="EC2NodeClassValidationFailed", message=problem
+        )
+        body = {"status": {"conditions": conditions.to_wire()}}
+        written = await self._client.patch(STORED_NODE_CLASSES, name, body, subresource="status")
+        self._cluster.informers.classes.observe(written)
+
+    async def _patch(self, name: str, metadata: Mapping[str, Any]) -> None:
+        try:
+            written = await self._client.patch(STORED_NODE_CLASSES, name, {"metadata": dict(metadata)})
+        except NotFoundError:
+            return
+        if written.metadata.deletion_timestamp is not None and not written.metadata.finalizers:
+            self._cluster.informers.classes.observe_gone(written)
+        else:
+            self._cluster.informers.classes.observe(written)
+
+    def _class_changed(self, change: Change[Any]) -> None:
+        """Looks again when the class's words have changed, or it is going; not at every status that we write."""
+        metadata = change.object.metadata
+        is_going = metadata.deletion_timestamp is not None
+        if change.new is None:
+            self._generations.pop(metadata.name, None)
+        elif is_going or self._generations.get(metadata.name) != metadata.generation:
+            self._generations[metadata.name] = metadata.generation
+            self._queue.add(metadata.name)
+
+    def _claim_changed(self, change: Change[NodeClaim]) -> None:
+        if change.new is None:
+            name = change.object.spec.node_class_ref.name
+            stored = self._cluster.informers.classes.get(name)
+            if stored is not None and stored.metadata.deletion_timestamp is not None:
+                self._queue.add(name)
+
+    def _failed(self, name: str, error: Exception, again_s: float) -> None:
+        self._metrics.reconcile_errors.labels("nodeclass").inc()
+        self._log.error(
+            "Reconciler error", EC2NodeClass={"name": name}, error=error, retry_in_s=round(again_s, 1)
+        )
+
+
+def _subject(node_class: EC2NodeClass) -> Subject:
+    return Subject(
+        "EC2NodeClass", "karpenter.k8s.aws/v1", node_class.metadata.name, uid=node_class.metadata.uid
+    )
