@@ -37,8 +37,8 @@ def test_help_lists_the_commands(flag: str, capsys: pytest.CaptureFixture[str]) 
     assert main([flag]) == 0
 
     shown = capsys.readouterr().out
-    assert "convert  Rewrite manifests of old Karpenter versions as v1." in shown
-    assert "demo     Show the product at work" in shown
+    assert "convert     Rewrite manifests of old Karpenter versions as v1." in shown
+    assert "demo        Show the product at work" in shown
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``karpenter sandbox``: stand-ins for what a node autoscaler needs around it.
+
+``karpenter sandbox ec2`` serves the EC2 model on loopback until it is interrupted. The first line on stdout is the
+setting that points the AWS SDKs and the aws CLI at it; what to type next is said on stderr. ``karpenter sandbox
+kubelets`` makes Nodes of its machines, see ``cli.kubelets``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from karpenter.cli import output
+from karpenter.cli.kubelets import kubelets
+from karpenter.cli.main import InputError
+
+if TYPE_CHECKING:
+    from karpenter.sandbox.ec2.server import Server
+    from karpenter.sandbox.ec2.world import World
+
+__all__ = ["command"]
+
+
+def _minor_version(_context: click.Context, _option: click.Parameter, value: str) -> str:
+    if not re.fullmatch(r"1\.\d{1,2}", value):
+        raise click.BadParameter(f"{value!r} is not a Kubernetes version such as 1.33")
+    return value
+
+
+@click.group("sandbox")
+def command() -> None:
+    """Stand-ins for AWS and Kubernetes, on this machine."""
+
+
+command.add_command(kubelets)
+
+
+@command.command("ec2")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="Port on 127.0.0.1; without it a free one."
+)
+@click.option(
+    "--scenario",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="YAML file that says what happens and when (docs/tasks/ec2-model.md).",
+)
+@click.option("--region", default="us-west-2", show_default=True, help="The region to model.")
+@click.option(
+    "--speed", type=float, default=None, help="Model seconds per second; 0 stands still. [default: 1]"
+)
+@click.option(
+    "--start",
+    type=click.DateTime(["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d"]),
+    help="Model time at the start, UTC; without it now.",
+)
+@click.option(
+    "--cluster-version",
+    default="1.33",
+    show_default=True,
+    callback=_minor_version,
+    help="Kubernetes version of the cluster.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of all chance in the model.")
+@click.option("--throttling/--no-throttling", default=True, show_default=True, help="EC2's request buckets.")
+def ec2(  # noqa: PLR0913, PLR0917 - one argument an option
+    port: int,
+    scenario: Path | None,
+    region: str,
+    speed: float | None,
+    start: datetime | None,
+    cluster_version: str,
+    seed: int,
+    throttling: bool,
+) -> None:
+    r"""Serve a model of EC2, and of what goes with it, to the AWS SDKs.
+
+    Any credentials are accepted. There is a VPC with subnets in three zones and a security group, both tagged
+    karpenter.sh/discovery=sandbox, an EKS cluster, a node role and a queue named after it, machine images, prices.
+
+    \b
+    $ karpenter sandbox ec2 --port 4566 &
+    $ export AWS_ENDPOINT_URL=http://127.0.0.1:4566 AWS_ACCESS_KEY_ID=x AWS_SECRET_ACCESS_KEY=x AWS_REGION=us-west-2
+    $ aws ec2 describe-subnets --filters Name=tag:karpenter.sh/discovery,Values=sandbox
+    """
+    # Loaded here and not above: nothing else of the product touches the sandbox, and the other commands start faster.
+    from karpenter.sandbox.ec2.behaviour import scenario as scenarios  # noqa: PLC0415
+    from karpenter.sandbox.ec2.behaviour.throttling import Limits  # noqa: PLC0415
+    from karpenter.sandbox.ec2.clock import ModelClock  # noqa: PLC0415
+    from karpenter.sandbox.ec2.seeds import seeded  # noqa: PLC0415
+    from karpenter.sandbox.ec2.server import Server  # noqa: PLC0415
+    from karpenter.sandbox.ec2.world import Options  # noqa: PLC0415
+
+    try:
+        told = scenarios.load(scenario) if scenario else scenarios.Scenario("", ())
+    except scenarios.ScenarioError as refused:
+        raise InputError(refused.message, hint=refused.hint) from refused
+    options = Options(
+        region=region, cluster_version=cluster_version, seed=seed, limits=Limits(enabled=throttling)
+    )
+    pace = next((each for each in (speed, told.speed) if each is not None), 1.0)
+    beginning = start.replace(tzinfo=UTC) if start else told.start
+
+    def fresh(old: World | None = None) -> World:
+        clock = old.clock.restarted() if old else ModelClock(beginning, speed=pace)
+        world = seeded(clock, options)
+        scenarios.plan(world, told)
+        return world
+
+    asyncio.run(_serve(Server(fresh(), port=port, fresh=fresh)))
+
+
+async def _serve(server: Server) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    await server.start()
+    try:
+        output.write_data(f"AWS_ENDPOINT_URL={server.url}\n")
+        _tell(server)
+        await stop.wait()
+    finally:
+        await server.stop()
+    output.say("stopped")
+
+
+def _tell(server: Server) -> None:
+    region = server.world.region
+    output.say(
+        f"the EC2 model serves {region} with the cluster {server.world.options.cluster!r}; Ctrl-C ends it"
+    )
+    output.say("in another terminal:")
+    output.say(
+        f"  export AWS_ENDPOINT_URL={server.url} AWS_REGION={region} AWS_ACCESS_KEY_ID=x AWS_SECRET_ACCESS_KEY=x"
+    )
+    output.say("  aws ec2 describe-subnets --filters Name=tag:karpenter.sh/discovery,Values=sandbox")
+    output.say(f"  curl {server.url}/_model     # what can be changed while it runs")

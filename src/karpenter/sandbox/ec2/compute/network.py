@@ -1,0 +1,340 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks, subnets, security groups and zones: the least that a launch stands on.
+
+Addresses are real: each interface takes one (or a prefix of sixteen) of its subnet's range and gives it back when
+its instance is gone. There are no routes, gateways or rules of security groups.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Any, Final
+
+from karpenter import facts
+from karpenter.sandbox.ec2.compute.filters import Field, matching
+from karpenter.sandbox.ec2.compute.listing import by_ids, describe, spec_tags, tag_list
+from karpenter.sandbox.ec2.compute.records import SecurityGroup, Subnet, Vpc
+from karpenter.sandbox.ec2.compute.seam import Params, invalid, missing, stop_if_dry_run
+from karpenter.sandbox.ec2.compute.store import Store
+from karpenter.sandbox.ec2.contract import ModelError
+
+__all__ = [
+    "create_security_group",
+    "create_subnet",
+    "create_vpc",
+    "delete_security_group",
+    "delete_subnet",
+    "delete_vpc",
+    "describe_availability_zones",
+    "describe_regions",
+    "describe_security_groups",
+    "describe_subnets",
+    "describe_vpcs",
+    "free_addresses",
+    "private_dns_name",
+    "take_addresses",
+]
+
+
+def create_vpc(ec2: Store, params: Params) -> dict[str, Any]:
+    """Answers CreateVpc."""
+    cidr = _network(params.get("CidrBlock") or "", "cidrBlock")
+    tags = spec_tags(params.get("TagSpecifications"), "vpc")
+    stop_if_dry_run(params)
+    vpc = ec2.add(Vpc(ec2.ids.next("vpc"), ec2.next_seq(), tags, str(cidr)))
+    return {"Vpc": _vpc_view(ec2, vpc)}
+
+
+def delete_vpc(ec2: Store, params: Params) -> dict[str, Any]:
+    """Answers DeleteVpc; a network that still has subnets is kept."""
+    (vpc,) = by_ids(ec2.vpcs, [params["VpcId"]])
+    if any(subnet.vpc_id == vpc.id for subnet in ec2.subnets.values()):
+        raise ModelError("DependencyViolation", f"The vpc '{vpc.id}' has dependencies and cannot be deleted.")
+    stop_if_dry_run(params)
+    ec2.drop(vpc)
+    return {}
+
+
+def create_subnet(ec2: Store, params: Params) -> dict[str, Any]:
+    """Answers CreateSubnet; without a zone the first of the region is taken."""
+    (vpc,) = by_ids(ec2.vpcs, [params["VpcId"]])
+    network = _network(params.get("CidrBlock") or "", "cidrBlock")
+    if not 16 <= network.prefixlen <= 28 or not network.subnet_of(ipaddress.IPv4Network(vpc.cidr)):
+        raise ModelError("InvalidSubnet.Range", f"The CIDR '{network}' is invalid.")
+    if any(other.vpc_id == vpc.id and other.network.overlaps(network) for other in ec2.subnets.values()):
+        raise ModelError("InvalidSubnet.Conflict", f"The CIDR '{network}' conflicts with another subnet")
+    zone = _zone(ec2, params)
+    tags = spec_tags(params.get("TagSpecifications"), "subnet")
+    stop_if_dry_run(params)
+    subnet = Subnet(ec2.ids.next("subnet"), ec2.next_seq(), tags, vpc.id, zone, ec2.zones()[zone], network)
+    subnet.ipv6_cidr = params.get("Ipv6CidrBlock") or ""
+    return {"Subnet": _subnet_view(ec2, ec2.add(subnet))}
+
+
+def delete_subnet(ec2: Store, params: Params) -> dict[str, Any]:
+    """Answers DeleteSubnet; a subnet with interfaces in it is kept."""
+    (subnet,) = by_ids(ec2.subnets, [params["SubnetId"]])
+    if subnet.taken:
+        raise ModelError(
+            "DependencyViolation", f"The subnet '{subnet.id}' has dependencies and cannot be deleted."
+        )
+    stop_if_dry_run(params)
+    ec2.drop(subnet)
+    return {}
+
+
+def create_security_group(ec2: Store, params: Params) -> dict[str, Any]:
+    """Answers CreateSecurityGroup; names are unique within a network."""
+    if not params.get("GroupName"):
+        raise missing("GroupName")
+    vpc_id = params.get("VpcId") or next(iter(ec2.vpcs), "")
+    by_ids(ec2.vpcs, [vpc_id])
+    name = params["GroupName"]
+    if any(group.vpc_id == vpc_id and group.name == name for group in ec2.groups.values()):
+        raise ModelError(
+            "InvalidGroup.Duplicate", f"The security group '{name}' already exists for VPC '{vpc_id}'"
+        )
+    tags = spec_tags(params.get("TagSpecifications"), "security-group")
+    stop_if_dry_run(params)
+    group = SecurityGroup(
+        ec2.ids.next("sg"), ec2.next_seq(), tags, name, params.get("Description") or "", vpc_id
+    )
+    ec2.add(group)
+    arn = ec2.account.arn(f"security-group/{group.id}")
+    return {"GroupId": group.id, "Tags": tag_list(tags), "SecurityGroupArn": arn}
+
+
+def delete_security_group(ec2: Store, params: Params) -> dict[str, Any]:
+    """Answers DeleteSecurityGroup; a group that an instance uses is kept."""
+    (group,) = by_ids(ec2.groups, [params["GroupId"]])
+    if any(group.id in interface.groups for interface in ec2.interfaces.values()):
+        raise ModelError("DependencyViolation", f"resource {group.id} has a dependent object")
+    stop_if_dry_run(params)
+    ec2.drop(group)
+    return {"Return": True, "GroupId": group.id}
+
+
+_VPC_FIELDS: Final[Mapping[str, Field]] = {
+    "vpc-id": lambda vpc: vpc.id,
+    "cidr": lambda vpc: vpc.cidr,
+    "cidr-block-association.cidr-block": lambda vpc: vpc.cidr,
+    "is-default": lambda vpc: vpc.is_default,
+    "state": lambda _: "available",
+}
+_SUBNET_FIELDS: Final[Mapping[str, Field]] = {
+    "subnet-id": lambda subnet: subnet.id,
+    "vpc-id": lambda subnet: subnet.vpc_id,
+    "availability-zone": lambda subnet: subnet.zone,
+    "availabilityZone": lambda subnet: subnet.zone,
+    "availability-zone-id": lambda subnet: subnet.zone_id,
+    "cidr": lambda subnet: str(subnet.network),
+    "cidr-block": lambda subnet: str(subnet.network),
+    "available-ip-address-count": lambda subnet: subnet.free_addresses,
+    "map-public-ip-on-launch": lambda subnet: subnet.maps_public_ip,
+    "default-for-az": lambda _: False,
+    "state": lambda _: "available",
+}
+_GROUP_FIELDS: Final[Mapping[str, Field]] = {
+    "group-id": lambda group: group.id,
+    "group-name": lambda group: group.name,
+    "vpc-id": lambda group: group.vpc_id,
+    "description": lambda group: group.description,
+}
+
+
+def describe_vpcs(ec2: Store, params: Params) -> dict[str, Any]:
+    """Answers DescribeVpcs."""
+    page, token = describe(ec2.vpcs, params, ids="VpcIds", fields=_VPC_FIELDS)
+    return {"Vpcs": [_vpc_view(ec2, vpc) for vpc in page], **token}
+
+
+def describe_subnets(ec2: Store, params: Params) -> dict[str, Any]:
+    """Answers DescribeSubnets."""
+    fields = {**_SUBNET_FIELDS, "owner-id": lambda _: ec2.account.id}
+    page, token = describe(ec2.subnets, params, ids="SubnetIds", fields=fields)
+    return {"Subnets": [_subnet_view(ec2, subnet) for subnet in page], **token}
+
+
+def describe_security_groups(ec2: Store, params: Params) -> dict[str, Any]:
+    """Answers DescribeSecurityGroups; ``GroupNames`` that do not exist are refused as ids are."""
+    fields = {**_GROUP_FIELDS, "owner-id": lambda _: ec2.account.id}
+    groups: Mapping[str, SecurityGroup] = ec2.groups
+    if params.get("GroupNames"):
+        names = set(params["GroupNames"])
+        groups = {key: group for key, group in groups.items() if group.name in names}
+        if absent := names - {group.name for group in groups.values()}:
+            raise ModelError("InvalidGroup.NotFound", f"The security group '{min(absent)}' does not exist")
+    page, token = describe(groups, params, ids="GroupIds", fields=fields)
+    return {"SecurityGroups": [_group_view(ec2, group) for group in page], **token}
+
+
+def describe_availability_zones(ec2: Store, params: Params) -> dict[str, Any]:
+    """Answers DescribeAvailabilityZones."""
+    rows = [
+        {
+            "State": "available",
+            "OptInStatus": "opt-in-not-required",
+            "Messages": [],
+            "RegionName": ec2.account.region,
+            "ZoneName": name,
+            "ZoneId": zone_id,
+            "GroupName": f"{ec2.account.region}-zg-1",
+            "NetworkBorderGroup": ec2.account.region,
+            "ZoneType": "availability-zone",
+        }
+        for name, zone_id in ec2.zones().items()
+    ]
+    fields: dict[str, Field] = {
+        "zone-name": lambda row: row["ZoneName"],
+        "zone-id": lambda row: row["ZoneId"],
+        "zone-type": lambda row: row["ZoneType"],
+        "region-name": lambda row: row["RegionName"],
+        "state": lambda row: row["State"],
+        "opt-in-status": lambda row: row["OptInStatus"],
+        "group-name": lambda row: row["GroupName"],
+    }
+    for parameter, key in (("ZoneNames", "ZoneName"), ("ZoneIds", "ZoneId")):
+        wanted = params.get(parameter) or ()
+        if absent := sorted(set(wanted) - {str(row[key]) for row in rows}):
+            raise ModelError("InvalidParameterValue", f"Invalid availability zone: [{', '.join(absent)}]")
+        rows = [row for row in rows if not wanted or row[key] in wanted]
+    return {"AvailabilityZones": matching(rows, params.get("Filters") or (), fields)}
+
+
+def describe_regions(_ec2: Store, params: Params) -> dict[str, Any]:
+    """Answers DescribeRegions with all regions of the catalogue."""
+    wanted = params.get("RegionNames") or facts.regions()
+    if absent := sorted(set(wanted) - set(facts.regions())):
+        raise ModelError("InvalidParameterValue", f"Invalid region: [{', '.join(absent)}]")
+    rows = [
+        {
+            "RegionName": name,
+            "Endpoint": f"ec2.{name}.amazonaws.com",
+            "OptInStatus": "opt-in-not-required",
+        }
+        for name in facts.regions()
+        if name in set(wanted)
+    ]
+    return {
+        "Regions": matching(rows, params.get("Filters") or (), {"region-name": lambda row: row["RegionName"]})
+    }
+
+
+def take_addresses(subnet: Subnet, count: int) -> tuple[int, ...]:
+    """Takes that many addresses of the subnet and gives their offsets.
+
+    Raises:
+        ModelError: There are not that many left.
+    """
+    if subnet.free_addresses < count:
+        raise ModelError(
+            "InsufficientFreeAddressesInSubnet",
+            f"There are not enough free addresses in subnet '{subnet.id}' to satisfy the requested number of "
+            "instances.",
+        )
+    found: list[int] = []
+    offset = subnet.next_offset
+    last = subnet.network.num_addresses - 2
+    while len(found) < count:
+        # Freshly freed addresses are used last, as EC2 tends to, so that a reader can tell machines apart.
+        if offset > last:
+            offset = 4
+        if offset not in subnet.taken:
+            subnet.taken.add(offset)
+            found.append(offset)
+        offset += 1
+    subnet.next_offset = offset
+    return tuple(found)
+
+
+def free_addresses(subnet: Subnet, offsets: tuple[int, ...]) -> None:
+    """Gives addresses back."""
+    subnet.taken.difference_update(offsets)
+
+
+def private_dns_name(region: str, address: str) -> str:
+    """Gives the host name that EC2 derives from an address."""
+    domain = "ec2.internal" if region == "us-east-1" else f"{region}.compute.internal"
+    return f"ip-{address.replace('.', '-')}.{domain}"
+
+
+def _network(cidr: str, parameter: str) -> ipaddress.IPv4Network:
+    try:
+        return ipaddress.IPv4Network(cidr)
+    except ValueError as broken:
+        raise invalid(cidr, parameter, "This is not a valid CIDR block.") from broken
+
+
+def _zone(ec2: Store, params: Params) -> str:
+    zones = ec2.zones()
+    if zone_id := params.get("AvailabilityZoneId"):
+        names = [name for name, each in zones.items() if each == zone_id]
+        if not names:
+            raise invalid(zone_id, "availabilityZoneId")
+        return names[0]
+    zone: str = params.get("AvailabilityZone") or next(iter(zones))
+    if zone not in zones:
+        raise invalid(
+            zone,
+            "availabilityZone",
+            f"Subnets can currently only be created in the following availability zones: {', '.join(zones)}.",
+        )
+    return zone
+
+
+def _vpc_view(ec2: Store, vpc: Vpc) -> dict[str, Any]:
+    return {
+        "VpcId": vpc.id,
+        "CidrBlock": vpc.cidr,
+        "CidrBlockAssociationSet": [
+            {
+                "AssociationId": vpc.id.replace("vpc-", "vpc-cidr-assoc-"),
+                "CidrBlock": vpc.cidr,
+                "CidrBlockState": {"State": "associated"},
+            }
+        ],
+        "State": "available",
+        "IsDefault": vpc.is_default,
+        "InstanceTenancy": "default",
+        "OwnerId": ec2.account.id,
+        "Tags": tag_list(vpc.tags),
+    }
+
+
+def _subnet_view(ec2: Store, subnet: Subnet) -> dict[str, Any]:
+    view: dict[str, Any] = {
+        "SubnetId": subnet.id,
+        "SubnetArn": ec2.account.arn(f"subnet/{subnet.id}"),
+        "VpcId": subnet.vpc_id,
+        "OwnerId": ec2.account.id,
+        "AvailabilityZone": subnet.zone,
+        "AvailabilityZoneId": subnet.zone_id,
+        "CidrBlock": str(subnet.network),
+        "AvailableIpAddressCount": subnet.free_addresses,
+        "MapPublicIpOnLaunch": subnet.maps_public_ip,
+        "AssignIpv6AddressOnCreation": bool(subnet.ipv6_cidr),
+        "Ipv6CidrBlockAssociationSet": [],
+        "DefaultForAz": False,
+        "State": "available",
+        "Tags": tag_list(subnet.tags),
+    }
+    if subnet.ipv6_cidr:
+        view["Ipv6CidrBlockAssociationSet"] = [
+            {"Ipv6CidrBlock": subnet.ipv6_cidr, "Ipv6CidrBlockState": {"State": "associated"}}
+        ]
+    return view
+
+
+def _group_view(ec2: Store, group: SecurityGroup) -> dict[str, Any]:
+    return {
+        "GroupId": group.id,
+        "GroupName": group.name,
+        "Description": group.description,
+        "OwnerId": ec2.account.id,
+        "VpcId": group.vpc_id,
+        "SecurityGroupArn": ec2.account.arn(f"security-group/{group.id}"),
+        "IpPermissions": [],
+        "IpPermissionsEgress": [],
+        "Tags": tag_list(group.tags),
+    }

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a fresh world has: a network, a cluster, roles, a queue with its rules, machine images.
+
+Everything is named and tagged as an installation by Karpenter's CloudFormation template would name it, for the
+cluster that the options name (``sandbox``).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from karpenter.sandbox.ec2.bus import Rule
+from karpenter.sandbox.ec2.clock import ModelClock
+from karpenter.sandbox.ec2.releases import release
+from karpenter.sandbox.ec2.services.eks import AccessEntry, Cluster
+from karpenter.sandbox.ec2.world import Options, World
+
+__all__ = ["DISCOVERY_TAG", "RULES", "seeded"]
+
+DISCOVERY_TAG = "karpenter.sh/discovery"
+_NODE_POLICIES = (
+    "AmazonEKSWorkerNodePolicy",
+    "AmazonEKS_CNI_Policy",
+    "AmazonEC2ContainerRegistryPullOnly",
+    "AmazonSSMManagedInstanceCore",
+)
+
+# A /18 in each of three zones: 16,379 addresses, room for five thousand nodes.
+_SUBNETS = ("10.0.0.0/18", "10.0.64.0/18", "10.0.128.0/18")
+
+# Name of each rule, and the source and detail type that it lets through.
+RULES: Mapping[str, tuple[str, str]] = {
+    "ScheduledChangeRule": ("aws.health", "AWS Health Event"),
+    "SpotInterruptionRule": ("aws.ec2", "EC2 Spot Instance Interruption Warning"),
+    "RebalanceRule": ("aws.ec2", "EC2 Instance Rebalance Recommendation"),
+    "InstanceStateChangeRule": ("aws.ec2", "EC2 Instance State-change Notification"),
+    "CapacityReservationInterruptionRule": (
+        "aws.ec2",
+        "EC2 Capacity Reservation Instance Interruption Warning",
+    ),
+}
+
+
+def seeded(clock: ModelClock | None = None, options: Options | None = None) -> World:
+    """Makes a world that is ready for a cluster's nodes."""
+    world = World(clock, options)
+    network = _network(world)
+    _roles(world)
+    _cluster(world, network)
+    _queue(world)
+    now = world.clock.now()
+    release(world, now - timedelta(days=35))
+    release(world, now - timedelta(days=5))
+    return world
+
+
+def _network(world: World) -> dict[str, Any]:
+    name, call = world.options.cluster, world.ec2.call
+
+    def tags(kind: str, title: str) -> list[dict[str, Any]]:
+        pairs = {"Name": title, DISCOVERY_TAG: name}
+        if kind == "vpc":
+            del pairs[DISCOVERY_TAG]
+        return [
+            {"ResourceType": kind, "Tags": [{"Key": key, "Value": value} for key, value in pairs.items()]}
+        ]
+
+    made = call("CreateVpc", CidrBlock="10.0.0.0/16", TagSpecifications=tags("vpc", f"{name}/VPC"))
+    vpc = made["Vpc"]["VpcId"]
+    subnets = [
+        call(
+            "CreateSubnet",
+            VpcId=vpc,
+            CidrBlock=cidr,
+            AvailabilityZone=zone,
+            TagSpecifications=tags("subnet", f"{name}/SubnetPrivate{zone}"),
+        )["Subnet"]["SubnetId"]
+        for zone, cidr in zip(sorted(world.zones), _SUBNETS, strict=False)
+    ]
+    call("CreateSecurityGroup", GroupName="default", Description="default VPC security group", VpcId=vpc)
+    group = call(
+        "CreateSecurityGroup",
+        GroupName=f"eks-cluster-sg-{name}",
+        Description="applied to the control plane's interfaces and to nodes",
+        VpcId=vpc,
+        TagSpecifications=tags("security-group", f"eks-cluster-sg-{name}"),
+    )["GroupId"]
+    return {"vpcId": vpc, "subnetIds": subnets, "clusterSecurityGroupId": group}
+
+
+def _roles(world: World) -> None:
+    now, iam = world.clock.now(), world.iam
+    node = iam.add_role(world.node_role, _trust({"Service": "ec2.amazonaws.com"}), now)
+    for policy in _NODE_POLICIES:
+        arn = f"arn:aws:iam::aws:policy/{policy}"
+        node.attached[arn] = iam.policy_name(arn)
+    iam.add_role(world.controller_role, _trust({"Service": "pods.eks.amazonaws.com"}), now)
+    iam.add_role(
+        "AWSServiceRoleForEC2Spot",
+        _trust({"Service": "spot.amazonaws.com"}),
+        now,
+        "/aws-service-role/spot.amazonaws.com/",
+    )
+
+
+def _cluster(world: World, network: Mapping[str, Any]) -> None:
+    options, now = world.options, world.clock.now()
+    name = options.cluster
+    digest = hashlib.sha256(f"{name}{options.seed}".encode()).hexdigest().upper()
+    arn = world.eks.arn(f"cluster/{name}")
+    cluster = world.eks.add(
+        Cluster(
+            name=name,
+            arn=arn,
+            version=options.cluster_version,
+            endpoint=options.cluster_endpoint
+            or f"https://{digest[:32]}.gr7.{world.region}.eks.amazonaws.com",
+            certificate_authority=options.cluster_ca or base64.b64encode(_CERTIFICATE.encode()).decode(),
+            service_cidr="10.100.0.0/16",
+            role_arn=world.iam.arn("role", "/", f"EKSClusterRole-{name}"),
+            created_at=now,
+            vpc={
+                **network,
+                "securityGroupIds": [],
+                "endpointPublicAccess": True,
+                "endpointPrivateAccess": True,
+                "publicAccessCidrs": ["0.0.0.0/0"],
+            },
+            issuer=f"https://oidc.eks.{world.region}.amazonaws.com/id/{digest[:32]}",
+            tags={DISCOVERY_TAG: name},
+        )
+    )
+    node_role = world.iam.roles[world.node_role].arn
+    cluster.entries[node_role] = AccessEntry(
+        node_role, "EC2_LINUX", ["system:nodes"], "system:node:{{EC2PrivateDNSName}}", now
+    )
+    world.zonal_shifts.register(arn)
+
+
+def _queue(world: World) -> None:
+    name = world.options.cluster
+    queue = world.sqs.create(name, world.clock.now())
+    queue.attributes["MessageRetentionPeriod"] = "300"
+    for rule, (source, detail_type) in RULES.items():
+        pattern = {"source": [source], "detail-type": [detail_type]}
+        world.bus.rules[f"{name}-{rule}"] = Rule(
+            f"{name}-{rule}",
+            pattern,
+            json.dumps(pattern),
+            targets={
+                "KarpenterInterruptionQueueTarget": {
+                    "Id": "KarpenterInterruptionQueueTarget",
+                    "Arn": queue.arn,
+                }
+            },
+        )
+
+
+def _trust(principal: Mapping[str, str]) -> str:
+    statement = {"Effect": "Allow", "Principal": principal, "Action": "sts:AssumeRole"}
+    return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+
+
+# Looks like a certificate to who passes it on; nobody may trust it.
+_CERTIFICATE = "-----BEGIN CERTIFICATE-----\nc2FuZGJveA==\n-----END CERTIFICATE-----\n"
