@@ -8,7 +8,7 @@ longest time for which a launch may be under way and unseen; a fresh instance is
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -25,7 +25,7 @@ from karpenter.kube.kinds import NODE_CLAIMS, NODES
 from karpenter.observe import DecisionKind, DecisionLog, Metrics, get_log
 from karpenter.state import Cluster
 
-__all__ = ["GarbageCollection", "leaked", "orphaned"]
+__all__ = ["GarbageCollection", "leaked", "orphaned", "owner_by_tag"]
 
 _EVERY_S: Final = 120.0
 # After a start the list is looked at often: what a crash left behind should not cost for long.
@@ -34,8 +34,16 @@ _FIRST_ROUNDS: Final = 20
 _FRESH: Final = timedelta(seconds=30)
 
 
+def owner_by_tag(machine: Machine) -> Collection[str]:
+    """Gives the uid of the claim that a machine's tag names; a cloud that launches in batches knows better."""
+    return (machine.claim_uid,) if machine.claim_uid else ()
+
+
 def leaked(
-    machines: Iterable[Machine], claims: Iterable[NodeClaim], now: datetime, fresh: timedelta = _FRESH
+    machines: Iterable[Machine],
+    claims: Iterable[NodeClaim],
+    now: datetime,
+    owners: Callable[[Machine], Collection[str]] = owner_by_tag,
 ) -> tuple[Machine, ...]:
     """Gives the living machines that no claim knows, by provider id or by uid, and that are not fresh."""
     known = tuple(claims)
@@ -46,9 +54,9 @@ def leaked(
         for machine in machines
         if machine.is_living
         and machine.provider_id not in ids
-        and machine.claim_uid not in uids
+        and uids.isdisjoint(owners(machine))
         and machine.created_at is not None
-        and now - machine.created_at > fresh
+        and now - machine.created_at > _FRESH
     )
 
 
@@ -81,6 +89,7 @@ class GarbageCollection:
         decisions: DecisionLog,
         metrics: Metrics,
         clock: Clock,
+        owners: Callable[[Machine], Collection[str]] = owner_by_tag,
     ) -> None:
         self._client = client
         self._cluster = cluster
@@ -88,6 +97,7 @@ class GarbageCollection:
         self._decisions = decisions
         self._metrics = metrics
         self._clock = clock
+        self._owners = owners
         self._log = get_log("nodeclaim.garbagecollection")
 
     async def run(self) -> None:
@@ -110,7 +120,7 @@ class GarbageCollection:
         ready = [node.metadata.name for node in informers.nodes if _is_ready(node)]
         for claim in orphaned(informers.claims, machines, ready, now):
             await self._delete_claim(claim)
-        for machine in leaked(machines, informers.claims, now):
+        for machine in leaked(machines, informers.claims, now, self._owners):
             await self._terminate(machine)
 
     async def _delete_claim(self, claim: NodeClaim) -> None:
@@ -132,7 +142,7 @@ class GarbageCollection:
     async def _terminate(self, machine: Machine) -> None:
         # The informer may lag behind: ask the server itself before an instance is taken away.
         listing = await self._client.list(NODE_CLAIMS)
-        if not leaked((machine,), listing.items, self._clock.now()):
+        if not leaked((machine,), listing.items, self._clock.now(), self._owners):
             return
         try:
             await self._cloud.delete(machine.provider_id)

@@ -6,8 +6,8 @@ again changes nothing. The window closes when the idle time has passed without a
 after the maximum time, and gives all its keys at once. Times are those of the triggers, not of the waiting:
 if the consumer was busy while keys came in, it does not wait for them a second time.
 
-With ``immediate_first`` a key that comes after a quiet spell is given out at once, and only what follows
-within the idle time is gathered: one lonely pod does not wait for company.
+A window that opens after a quiet spell may have a shorter idle time, ``first_idle_s``: long enough for what comes
+in one breath, short enough that one lonely pod hardly waits for company.
 
 Keys are never lost: who is cancelled while waiting leaves them for the next.
 """
@@ -33,7 +33,7 @@ class BatchWindow(Generic[_K]):
     """Gathers keys from many producers for one consumer."""
 
     def __init__(
-        self, clock: Clock, *, idle_s: float = 1.0, max_s: float = 10.0, immediate_first: bool = False
+        self, clock: Clock, *, idle_s: float = 1.0, max_s: float = 10.0, first_idle_s: float | None = None
     ) -> None:
         """Makes a window that is not open yet.
 
@@ -41,14 +41,18 @@ class BatchWindow(Generic[_K]):
             clock: Where its time comes from.
             idle_s: How long without a new key closes the window.
             max_s: How long the window is open at most.
-            immediate_first: Whether a key after a quiet spell is given out without waiting.
+            first_idle_s: The idle time of a window that opens after a quiet spell; the same if not given.
         """
-        if not 0 <= idle_s <= max_s:
-            raise ValueError(f"a window of idle {idle_s} s and at most {max_s} s never closes as told")
+        first_idle_s = idle_s if first_idle_s is None else first_idle_s
+        if not 0 <= first_idle_s <= idle_s <= max_s:
+            raise ValueError(
+                f"a window of idle {first_idle_s} s, then {idle_s} s and at most {max_s} s never closes as told"
+            )
         self._clock = clock
         self._idle_s = idle_s
         self._max_s = max_s
-        self._immediate_first = immediate_first
+        self._first_idle_s = first_idle_s
+        self._this_idle_s = idle_s
         self._keys: set[_K] = set()
         self._arrived = asyncio.Event()
         self._closes_at = 0.0
@@ -62,9 +66,10 @@ class BatchWindow(Generic[_K]):
         now = self._clock.monotonic()
         if not self._keys:
             is_quiet = now - self._last_batch_at >= self._idle_s
-            self._latest_close_at = now if self._immediate_first and is_quiet else now + self._max_s
+            self._this_idle_s = self._first_idle_s if is_quiet else self._idle_s
+            self._latest_close_at = now + self._max_s
         self._keys.add(key)
-        self._closes_at = min(now + self._idle_s, self._latest_close_at)
+        self._closes_at = min(now + self._this_idle_s, self._latest_close_at)
         self._arrived.set()
         return True
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from karpenter.api.ec2nodeclass import EC2NodeClass
-from karpenter.cloud.protocol import CloudProvider
+from karpenter.cloud.protocol import CloudProvider, Machine
 from karpenter.controllers.expiration import Expiration
-from karpenter.controllers.garbage import GarbageCollection
+from karpenter.controllers.garbage import GarbageCollection, owner_by_tag
 from karpenter.controllers.lifecycle import Lifecycle, LifecycleSettings
 from karpenter.controllers.nodepool import NodePools
 from karpenter.controllers.provisioning import Market, Provisioner, ProvisionerSettings
@@ -53,10 +53,17 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class CloudParts:
-    """A cloud: the provider that controllers ask, and what the cloud itself needs to have running on the leader."""
+    """A cloud: the provider that controllers ask, and what the cloud itself needs to have running on the leader.
+
+    Attributes:
+        provider: The provider.
+        tasks: What runs on the leader besides the controllers, by name.
+        owners: Gives the uids of the claims that a machine may belong to.
+    """
 
     provider: CloudProvider[EC2NodeClass]
     tasks: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
+    owners: Callable[[Machine], Collection[str]] = owner_by_tag
 
 
 # Makes the cloud for a replica; every mutating call of it passes the fence.
@@ -184,7 +191,7 @@ class Operator:
             settings=ProvisionerSettings(
                 batch_idle_s=settings.batch_idle_duration,
                 batch_max_s=settings.batch_max_duration,
-                immediate_first=settings.immediate_first_launch,
+                batch_first_s=settings.batch_first_duration,
                 solve_deadline_s=settings.solve_deadline,
                 options=SolveOptions(
                     preferences=settings.preference_policy,  # type: ignore[arg-type]
@@ -213,7 +220,7 @@ class Operator:
             clock=parts.clock,
         )
         expiration = Expiration(**common)  # type: ignore[arg-type]
-        garbage = GarbageCollection(**common, cloud=provider)  # type: ignore[arg-type]
+        garbage = GarbageCollection(**common, cloud=provider, owners=cloud.owners)  # type: ignore[arg-type]
         return {
             "provisioner": provisioner.run,
             "nodeclaim.lifecycle": lifecycle.run,

@@ -154,8 +154,12 @@ class Settings:
     batch_max_duration: float = _setting(
         10.0, "A batch of pods is gathered for at most so long.", DECIDING, _seconds(0), example="10s"
     )
-    immediate_first_launch: bool = _setting(
-        True, "The first pod after a quiet spell is served without waiting.", DECIDING, _flag
+    batch_first_duration: float = _setting(
+        0.15,
+        "The first batch after a quiet spell ends after so long without a new pod.",
+        DECIDING,
+        _seconds(0),
+        example="150ms",
     )
     preference_policy: str = _setting(
         "Respect", "Whether wishes of pods count.", DECIDING, _one_of("Respect", "Ignore")

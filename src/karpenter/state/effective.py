@@ -53,7 +53,8 @@ def effective(pools: Iterable[Stored], classes: Iterable[Stored]) -> Effective:
     old: list[dict[str, Any]] = []
     for item in (*stored_pools, *stored_classes):
         if _is_v1beta1(item):
-            old.append(_manifest(item, "v1beta1"))
+            # As it is read, through v1: the conversion knows what v1 has filled in besides.
+            old.append(_manifest(item, "v1"))
         elif item.kind == "NodePool":
             _decode(_manifest(item, "v1"), NodePool, found_pools, misread)
         else:

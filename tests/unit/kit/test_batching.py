@@ -110,7 +110,7 @@ async def test_keys_that_came_while_the_consumer_was_busy_do_not_wait_again() ->
 
 async def test_the_first_key_after_a_quiet_spell_may_go_at_once() -> None:
     clock = FakeClock()
-    window = BatchWindow[str](clock, immediate_first=True)
+    window = BatchWindow[str](clock, first_idle_s=0)
 
     async with consuming(clock, window) as consumer:
         await clock.advance(5)
@@ -130,7 +130,7 @@ async def test_the_first_key_after_a_quiet_spell_may_go_at_once() -> None:
 
 async def test_after_a_quiet_spell_the_next_key_goes_at_once_again() -> None:
     clock = FakeClock()
-    window = BatchWindow[str](clock, immediate_first=True)
+    window = BatchWindow[str](clock, first_idle_s=0)
 
     async with consuming(clock, window) as consumer:
         window.trigger("a")

@@ -79,16 +79,18 @@ def test_conditions_of_a_claim_are_read() -> None:
 def test_a_pool_written_through_v1beta1_is_read_as_such() -> None:
     old = stored_pool(
         group="",
-        disruption={"consolidationPolicy": "WhenUnderutilized", "expireAfter": "720h"},
+        disruption={"consolidationPolicy": "WhenUnderutilized", "expireAfter": "24h"},
         weight=5,
     )
+    # A read through v1 fills in v1's own default.
+    old.spec["template"]["spec"]["expireAfter"] = "720h"
 
     found = effective([old], [stored_class()])
 
     pool = found.pools["default"]
     assert found.misread == ()
     assert pool.spec.disruption.consolidation_policy == "WhenEmptyOrUnderutilized"
-    assert pool.spec.template.spec.expire_after == "720h"
+    assert pool.spec.template.spec.expire_after == "24h"
     assert pool.spec.template.spec.node_class_ref.group == "karpenter.k8s.aws"
     assert (pool.metadata.uid, pool.metadata.generation, pool.status.nodes) == ("uid-default", 3, 2)
 

@@ -46,7 +46,7 @@ class ProvisionerSettings:
 
     batch_idle_s: float = 1.0
     batch_max_s: float = 10.0
-    immediate_first: bool = True
+    batch_first_s: float = 0.15
     solve_deadline_s: float = 60.0
     options: SolveOptions = field(default_factory=SolveOptions)
     ignore_devices: bool = True
@@ -85,12 +85,13 @@ class Provisioner:
         self._settings = settings
         self._order_lasts_s = order_lasts_s
         self._log = get_log("provisioner")
+        self._last_found: frozenset[str] = frozenset()
         self.nominator = Nominator(client, cluster)
         self._window: BatchWindow[str] = BatchWindow(
             clock,
             idle_s=settings.batch_idle_s,
             max_s=settings.batch_max_s,
-            immediate_first=settings.immediate_first,
+            first_idle_s=min(settings.batch_first_s, settings.batch_idle_s),
         )
         cluster.informers.pods.on_change(self._pod_changed)
         cluster.informers.nodes.on_change(lambda change: self._member_changed(change.object.metadata.name))
@@ -108,9 +109,13 @@ class Provisioner:
         """Decides for everything that waits now, and orders what is needed."""
         pods = self.waiting()
         if not pods:
+            self._last_found = frozenset()
             await self.nominator.renew()
             return Plan()
-        self._log.info("found provisionable pod(s)", pods=_some(pods), count=len(pods))
+        found = frozenset(pod.metadata.uid for pod in pods)
+        if found != self._last_found:
+            self._log.info("found provisionable pod(s)", pods=_some(pods), count=len(pods))
+        self._last_found = found
         snapshot = self._cluster.snapshot(await self._market.catalogues())
         plan = await self._solve(snapshot, pods)
         self._report(plan)

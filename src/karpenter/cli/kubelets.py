@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``karpenter sandbox kubelets``: plays the kubelets of all machines of an EC2 model, at any API server.
+
+Runs until it is interrupted. Ending it is as if all machines hung: their Nodes turn NotReady in the control plane's
+own time; starting it again takes them up where they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from karpenter.cli import output
+from karpenter.cli.main import InputError
+from karpenter.errors import KarpenterError
+from karpenter.kit.durations import DurationError, parse_duration
+
+if TYPE_CHECKING:
+    from karpenter.sandbox.kubelets import Fleet
+
+__all__ = ["kubelets"]
+
+
+class _Seconds(click.ParamType[float]):
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        try:
+            return max(parse_duration(value).seconds, 0.0)
+        except DurationError as wrong:
+            self.fail(f"{wrong.message}; {wrong.hint}", param, ctx)
+
+
+_SECONDS = _Seconds()
+_EXAMPLES = """\b
+Examples:
+  karpenter sandbox ec2 --port 4566 &
+  karpenter sandbox kubelets --kubeconfig ~/.kube/config --ec2 http://127.0.0.1:4566 &
+  kubectl annotate node NAME sandbox.karpenter.sh/kubelet=not-ready@30s
+"""
+
+
+@click.command("kubelets", epilog=_EXAMPLES)
+@click.option(
+    "--kubeconfig",
+    required=True,
+    envvar="KUBECONFIG",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The cluster to join; its current context counts.",
+)
+@click.option("--ec2", required=True, envvar="AWS_ENDPOINT_URL", help="Address of the EC2 model.")
+@click.option(
+    "--join-delay", "join_s", type=_SECONDS, default="2s", show_default=True, help="Until the Node is there."
+)
+@click.option(
+    "--ready-delay", "ready_s", type=_SECONDS, default="500ms", show_default=True, help="From there to Ready."
+)
+@click.option(
+    "--device-delay",
+    "devices_s",
+    type=_SECONDS,
+    default="1s",
+    show_default=True,
+    help="From Ready to nvidia.com/gpu and the like.",
+)
+@click.option(
+    "--image-pull",
+    "image_pull_s",
+    type=_SECONDS,
+    default="0s",
+    show_default=True,
+    help="Before a pod's containers.",
+)
+@click.option(
+    "--pod-start",
+    "pod_start_s",
+    type=_SECONDS,
+    default="200ms",
+    show_default=True,
+    help="Until containers run.",
+)
+@click.option(
+    "--pod-stop",
+    "pod_stop_s",
+    type=_SECONDS,
+    default="100ms",
+    show_default=True,
+    help="Until they have ended.",
+)
+@click.option(
+    "--speed",
+    type=click.FloatRange(0, min_open=True),
+    help="Model seconds per second for all of the above. [default: the model's]",
+)
+@click.option(
+    "--memory-loss",
+    type=click.FloatRange(0, 0.5),
+    default=0.06,
+    show_default=True,
+    help="Share of a type's memory that its nodes do not have.",
+)
+@click.option("--cluster", default="", help="Name that user data must give. [default: the model's clusters]")
+@click.option("--kubelet-version", default="", help="Such as v1.33.1. [default: by the image]")
+@click.option(
+    "--devices/--no-devices", default=True, show_default=True, help="Extended resources of the types."
+)
+@click.option("--csi/--no-csi", default=True, show_default=True, help="CSINodes with the EBS driver's limit.")
+@click.option(
+    "--cloud-node-lifecycle/--no-cloud-node-lifecycle",
+    default=True,
+    show_default=True,
+    help="Delete Nodes of terminated machines, as AWS's cloud controller does.",
+)
+@click.option(
+    "--cloud-delete-delay",
+    "cloud_delete_s",
+    type=_SECONDS,
+    default="15s",
+    show_default=True,
+    help="After so long.",
+)
+@click.option(
+    "--behaviour",
+    "rules",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="YAML file of what goes wrong with which machines; read again when it changes.",
+)
+def kubelets(kubeconfig: Path, ec2: str, rules: Path | None, **dials: Any) -> None:
+    """Play the kubelets of all machines of an EC2 model.
+
+    Each running machine reads its user data and joins the cluster as a Node; pods that are bound to it run, complete
+    and end. Containers are not run: there are no logs, and nothing to exec into.
+    """
+    # Loaded here and not above: the other commands start faster without.
+    from karpenter.sandbox.kubelets import Fleet, KubeconfigError, Settings, read_kubeconfig  # noqa: PLC0415
+
+    try:
+        connection = read_kubeconfig(kubeconfig)
+    except KubeconfigError as refused:
+        raise InputError(refused.message, hint=refused.hint) from refused
+    fleet = Fleet(connection, ec2, Settings(**dials), tell=output.say, rules=rules)
+    asyncio.run(_play(fleet, f"the kubelets of {ec2} at {connection.url}; Ctrl-C ends them"))
+
+
+async def _play(fleet: Fleet, told: str) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    playing = asyncio.create_task(fleet.run(), name="kubelets")
+    stopping = asyncio.create_task(stop.wait(), name="stop")
+    output.say(told)
+    await asyncio.wait({playing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    for task in (playing, stopping):
+        task.cancel()
+    results = await asyncio.gather(playing, stopping, return_exceptions=True)
+    for result in results:
+        if isinstance(result, KarpenterError):
+            raise result
+    output.say("stopped")

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instance profiles: made for node classes that name a role, looked up for those that name a profile.
+
+The name of a profile follows from cluster, region, node class (name and UID) and role. So a process that dies after
+making one finds it again, another role gets another profile while nodes of the old one live on, and two clusters never
+share one. Its path names cluster and class, which is how ``sweep`` finds what nobody uses any more; a profile younger
+than an hour is never swept, since a launch that is under way may name it before anything in Kubernetes does.
+
+A role that does not exist is remembered for a minute: IAM's limits are low, and nothing changes by asking at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from karpenter.api import labels
+from karpenter.api.ec2nodeclass import EC2NodeClass
+from karpenter.cloud.aws.api import Aws, AwsError
+from karpenter.cloud.aws.codes import is_already_there, is_not_found
+from karpenter.errors import KarpenterError
+from karpenter.kit.cache import TTLCache
+from karpenter.kit.clock import Clock
+
+__all__ = [
+    "SWEEP_EVERY_S",
+    "InstanceProfileNotFoundError",
+    "InstanceProfiles",
+    "RoleNotFoundError",
+    "profile_name",
+]
+
+SWEEP_EVERY_S: Final = 1800.0
+
+_KNOWN_S: Final = 900.0
+_MISSING_ROLE_S: Final = 60.0
+_PROTECTED: Final = timedelta(hours=1)
+_MOST: Final = 5000
+
+
+class InstanceProfileNotFoundError(KarpenterError):
+    """The node class names an instance profile that does not exist."""
+
+
+class RoleNotFoundError(KarpenterError):
+    """The node class names a role that does not exist."""
+
+
+def profile_name(cluster_name: str, region: str, node_class: EC2NodeClass) -> str:
+    """Return the name of the profile that is made for a node class and its role."""
+    meta = node_class.metadata
+    text = f"{region}\n{meta.name}\n{meta.uid}\n{node_class.spec.role}"
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    # IAM takes 128 characters; no part of a long name may push the digest out.
+    return f"{cluster_name[:100]}_{int.from_bytes(digest, 'big')}"
+
+
+class InstanceProfiles:
+    """The instance profiles of one cluster."""
+
+    def __init__(self, aws: Aws, clock: Clock, *, cluster_name: str) -> None:
+        self._aws = aws
+        self._clock = clock
+        self._cluster_name = cluster_name
+        self._known: TTLCache[str, str] = TTLCache(clock, ttl_s=_KNOWN_S, max_size=_MOST)
+        self._missing_roles: TTLCache[str, str] = TTLCache(clock, ttl_s=_MISSING_ROLE_S, max_size=_MOST)
+
+    async def resolve(self, node_class: EC2NodeClass) -> str:
+        """Return the name of the profile that instances of a class get: made for its role, or the named one.
+
+        Raises:
+            RoleNotFoundError: ``spec.role`` does not exist.
+            InstanceProfileNotFoundError: ``spec.instanceProfile`` does not exist.
+            AwsError: IAM refuses.
+            AwsUnreachableError: IAM did not answer.
+        """
+        if node_class.spec.instance_profile:
+            return await self._look_up(node_class.spec.instance_profile)
+        return await self._ensure(node_class)
+
+    async def _look_up(self, name: str) -> str:
+        if name not in self._known:
+            if await self._get(name) is None:
+                raise InstanceProfileNotFoundError(
+                    f"spec.instanceProfile: no instance profile is called {name}",
+                    hint="check its name (without path) and account, make it, or name a role in spec.role",
+                )
+            self._known.set(name, "")
+        return name
+
+    async def _ensure(self, node_class: EC2NodeClass) -> str:
+        name = profile_name(self._cluster_name, self._aws.region, node_class)
+        # Where a role has a path, IAM knows it by what follows the path.
+        role = node_class.spec.role.rpartition("/")[2]
+        if self._known.get(name) == role:
+            return name
+        if role in self._missing_roles:
+            raise _no_such_role(role)
+        present = await self._get(name)
+        if present is None:
+            await self._create(name, node_class)
+            holds: list[str] = []
+        else:
+            holds = [each["RoleName"] for each in present.get("Roles", ())]
+        for other in holds:
+            if other != role:
+                await self._aws.call(
+                    "iam", "RemoveRoleFromInstanceProfile", InstanceProfileName=name, RoleName=other
+                )
+        if role not in holds:
+            await self._add(name, role)
+        self._known.set(name, role)
+        return name
+
+    async def _get(self, name: str) -> dict[str, Any] | None:
+        try:
+            answer = await self._aws.call("iam", "GetInstanceProfile", InstanceProfileName=name)
+        except AwsError as error:
+            if is_not_found(error.code):
+                return None
+            raise
+        found: dict[str, Any] = answer["InstanceProfile"]
+        return found
+
+    async def _create(self, name: str, node_class: EC2NodeClass) -> None:
+        tags = [{"Key": key, "Value": value} for key, value in sorted(self._tags(node_class).items())]
+        try:
+            await self._aws.call(
+                "iam",
+                "CreateInstanceProfile",
+                InstanceProfileName=name,
+                Path=self._path(node_class.metadata.uid),
+                Tags=tags,
+            )
+        except AwsError as error:
+            if not is_already_there(error.code):
+                raise
+
+    async def _add(self, name: str, role: str) -> None:
+        try:
+            await self._aws.call("iam", "AddRoleToInstanceProfile", InstanceProfileName=name, RoleName=role)
+        except AwsError as error:
+            # IAM says of the role and of the profile alike that there is no such entity.
+            if is_not_found(error.code) and "role" in error.text.lower():
+                self._missing_roles.set(role, name)
+                raise _no_such_role(role) from error
+            raise
+
+    def _tags(self, node_class: EC2NodeClass) -> Mapping[str, str]:
+        return {
+            **node_class.spec.tags,
+            f"{labels.CLUSTER_TAG_PREFIX}{self._cluster_name}": "owned",
+            labels.EKS_CLUSTER_NAME_TAG: self._cluster_name,
+            labels.EC2NODECLASS_TAG: node_class.metadata.name,
+            labels.REGION: self._aws.region,
+        }
+
+    def _path(self, class_uid: str = "") -> str:
+        below = f"{class_uid}/" if class_uid else ""
+        return f"/karpenter/{self._aws.region}/{self._cluster_name}/{below}"
+
+    async def sweep(self, in_use: Collection[str]) -> tuple[str, ...]:
+        """Remove our profiles that nobody names and that are older than an hour, and return their names.
+
+        Args:
+            in_use: Every name in the status or spec of a node class, or in an annotation of a NodeClaim.
+
+        Raises:
+            AwsError: IAM refuses; what is left is tried at the next sweep.
+            AwsUnreachableError: IAM did not answer.
+        """
+        now = self._clock.now()
+        unused = [
+            each
+            for each in await self._list(self._path())
+            if each["InstanceProfileName"] not in in_use and now - _made_at(each, now) >= _PROTECTED
+        ]
+        for each in unused:
+            await self._remove(each)
+        return tuple(each["InstanceProfileName"] for each in unused)
+
+    async def delete_of(self, node_class: EC2NodeClass) -> int:
+        """Remove every profile that was made for a node class, and return how many there were.
+
+        Raises:
+            AwsError: IAM refuses.
+            AwsUnreachableError: IAM did not answer.
+        """
+        found = await self._list(self._path(node_class.metadata.uid))
+        for each in found:
+            await self._remove(each)
+        return len(found)
+
+    async def _list(self, path: str) -> list[dict[str, Any]]:
+        pages = self._aws.pages("iam", "ListInstanceProfiles", PathPrefix=path)
+        return [each async for page in pages for each in page.get("InstanceProfiles", ())]
+
+    async def _remove(self, profile: Mapping[str, Any]) -> None:
+        name = profile["InstanceProfileName"]
+        self._known.delete(name)
+        try:
+            for role in profile.get("Roles", ()):
+                await self._aws.call(
+                    "iam",
+                    "RemoveRoleFromInstanceProfile",
+                    InstanceProfileName=name,
+                    RoleName=role["RoleName"],
+                )
+            await self._aws.call("iam", "DeleteInstanceProfile", InstanceProfileName=name)
+        except AwsError as error:
+            if not is_not_found(error.code):
+                raise
+
+
+def _made_at(profile: Mapping[str, Any], now: datetime) -> datetime:
+    made: datetime | None = profile.get("CreateDate")
+    if made is None:
+        return now  # of unknown age is taken as new
+    return made.replace(tzinfo=UTC) if made.tzinfo is None else made
+
+
+def _no_such_role(role: str) -> RoleNotFoundError:
+    return RoleNotFoundError(
+        f"spec.role: no IAM role is called {role}",
+        hint="check its name and account, or make it; it is looked for again after a minute",
+    )

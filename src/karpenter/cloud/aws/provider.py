@@ -1,0 +1,500 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The AWS cloud as controllers see it: the ``CloudProvider`` made of everything in this room.
+
+``connect`` puts the parts together from settings and asks AWS for what must be known before the first decision: the
+cluster, the instance types, prices. ``AwsProvider`` itself decides little: whether a node class may be launched from,
+whether a claim has its machine already, and how what EC2 says becomes a machine with the labels of its node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
+
+from karpenter.api import conditions, labels
+from karpenter.api.ec2nodeclass import EC2NodeClass
+from karpenter.api.nodeclaim import NodeClaim
+from karpenter.api.nodepool import NodePool
+from karpenter.cloud.aws.addresses import Addresses
+from karpenter.cloud.aws.api import Aws, AwsError, BotoAws
+from karpenter.cloud.aws.codes import Kind
+from karpenter.cloud.aws.fleet import CLAIM_UID_TAG
+from karpenter.cloud.aws.instances import Instance, Instances, launched_instance, parse_provider_id
+from karpenter.cloud.aws.instancetypes.compatibility import PlacementGroup
+from karpenter.cloud.aws.instancetypes.provider import InstanceTypes
+from karpenter.cloud.aws.instancetypes.sizes import SizeSettings
+from karpenter.cloud.aws.journal import LaunchJournal
+from karpenter.cloud.aws.launching import Launcher, LauncherParts
+from karpenter.cloud.aws.launchtemplates import LaunchTemplates
+from karpenter.cloud.aws.pricing import Prices
+from karpenter.cloud.aws.unavailable import Unavailable
+from karpenter.cloud.aws.userdata import Cluster
+from karpenter.cloud.errors import (
+    InsufficientCapacityError,
+    LaunchError,
+    LaunchPendingError,
+    NodeClaimNotFoundError,
+    NodeClassNotReadyError,
+)
+from karpenter.cloud.protocol import Machine, NodeClassReadiness, RepairPolicy
+from karpenter.kit.clock import Clock, SystemClock
+from karpenter.model.instancetypes import InstanceType
+from karpenter.model.requirements import Requirements
+from karpenter.model.resources import Resources
+
+__all__ = ["AwsProvider", "AwsSettings", "DriftCheck", "connect", "describe_cluster", "name_tags"]
+
+DriftCheck: TypeAlias = Callable[[NodeClaim, EC2NodeClass, Instance], Awaitable[str]]
+
+_REPAIR_POLICIES: Final = (
+    RepairPolicy("Ready", "False", 1800.0),
+    RepairPolicy("Ready", "Unknown", 1800.0),
+    RepairPolicy("AcceleratedHardwareReady", "False", 600.0),
+    RepairPolicy("StorageReady", "False", 1800.0),
+    RepairPolicy("NetworkingReady", "False", 1800.0),
+    RepairPolicy("KernelReady", "False", 1800.0),
+    RepairPolicy("ContainerRuntimeReady", "False", 1800.0),
+)
+
+# What EC2 may refuse a whole launch for that only a person can mend.
+_FOR_PEOPLE: Final = frozenset(
+    {
+        Kind.PERMISSION,
+        Kind.CREDENTIALS,
+        Kind.KMS,
+        Kind.INVALID,
+        Kind.NOT_FOUND,
+        Kind.TEMPLATE_MISSING,
+        Kind.QUOTA,
+        Kind.OTHER,
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AwsSettings:
+    """What the installation says about AWS.
+
+    Attributes:
+        cluster_name: Name of the cluster in EKS, and in every tag.
+        region: The region; by default where boto3 finds one.
+        cluster_endpoint: Address of the API server; by default what EKS says.
+        cluster_ca_bundle: Certificate authority in base64; by default what EKS says.
+        cluster_dns_ip: Address of the cluster's DNS service.
+        isolated_vpc: Whether services without VPC endpoints are out of reach.
+        vm_memory_overhead_percent: The share of memory that nodes are thought to lack.
+        reserved_enis: Network interfaces that are not for pods.
+        uses_reservations: Whether reserved capacity is handled (gate ReservedCapacity).
+    """
+
+    cluster_name: str
+    region: str = ""
+    cluster_endpoint: str = ""
+    cluster_ca_bundle: str = ""
+    cluster_dns_ip: str = ""
+    isolated_vpc: bool = False
+    vm_memory_overhead_percent: float = 0.075
+    reserved_enis: int = 0
+    uses_reservations: bool = True
+
+
+async def _never_drifts(_claim: NodeClaim, _node_class: EC2NodeClass, _instance: Instance) -> str:
+    return ""
+
+
+class AwsProvider:
+    """EC2 as a ``CloudProvider``; the parts are there for the controllers of this cloud."""
+
+    name = "aws"
+
+    def __init__(
+        self,
+        *,
+        instances: Instances,
+        launcher: Launcher,
+        types: InstanceTypes,
+        group_of: Callable[[EC2NodeClass], PlacementGroup | None] = lambda _: None,
+        drift: DriftCheck = _never_drifts,
+    ) -> None:
+        """Takes its parts; ``connect`` makes them.
+
+        Args:
+            instances: Finds and ends instances.
+            launcher: Launches them.
+            types: Knows what can be bought.
+            group_of: Gives the placement group of a node class.
+            drift: Says why an instance no longer equals its node class.
+        """
+        self.instances = instances
+        self.launcher = launcher
+        self.types = types
+        self._group_of = group_of
+        self._drift = drift
+
+    @property
+    def parts(self) -> LauncherParts:
+        """What launches work with: AWS, cluster, launch templates, what is sold out; for controllers to share."""
+        return self.launcher.parts
+
+    async def create(self, claim: NodeClaim, node_class: EC2NodeClass) -> Machine:
+        """Launch the machine of a claim, or give the one that it has already.
+
+        Raises:
+            InsufficientCapacityError: Nothing that fits can be bought now.
+            NodeClassNotReadyError: The node class cannot be launched from.
+            LaunchError: EC2 refused, or the claim's attempt is spent.
+            LaunchPendingError: An earlier launch may still come to light.
+            AwsError: EC2 throttles, or is in trouble itself.
+            AwsUnreachableError: EC2 did not answer.
+        """
+        ready = self.readiness(node_class)
+        if not ready.ready:
+            raise NodeClassNotReadyError(node_class.metadata.name, ready.reason, ready.message)
+        if not claim.metadata.uid:
+            raise LaunchError(f"claim {claim.metadata.name} has no UID, which a launch is told apart by")
+        adopted = await self._adopt(claim)
+        if adopted is None:
+            try:
+                launched = await self.launcher.launch(claim, node_class)
+            except AwsError as error:
+                raise _refused(error) from error
+            owner = {
+                CLAIM_UID_TAG: claim.metadata.uid,
+                labels.NODEPOOL_TAG: claim.metadata.labels.get(labels.NODEPOOL, ""),
+                labels.EC2NODECLASS_TAG: node_class.metadata.name,
+            }
+            adopted = launched_instance(launched, owner)
+        return self.machine(adopted, node_class, claim)
+
+    async def _adopt(self, claim: NodeClaim) -> Instance | None:
+        """Return the instance that a claim has already, and end any others that it has."""
+        found = await self.instances.of_claim(claim.metadata.uid)
+        for surplus in found[1:]:
+            await self.instances.terminate(surplus.id)
+        return found[0] if found else None
+
+    async def delete(self, provider_id: str) -> None:
+        """Order a machine to be terminated; nothing is sent for one that is on its way out.
+
+        Raises:
+            NodeClaimNotFoundError: There is none.
+            LaunchPendingError: It was launched a moment ago and EC2 does not know it yet.
+            AwsError: EC2 refuses.
+            AwsUnreachableError: EC2 did not answer.
+        """
+        instance_id = parse_provider_id(provider_id)
+        instance = await self.instances.get(instance_id, cached=False)
+        if instance is not None and instance.state == "terminated":
+            raise _gone(provider_id, instance)
+        if instance is not None and instance.state == "shutting-down":
+            return
+        # Also for one that EC2 does not list: lists lag, and an order to terminate does no harm.
+        if not await self.instances.terminate(instance_id):
+            if self.instances.is_fresh(instance_id):
+                raise LaunchPendingError(
+                    f"{provider_id} was just launched and EC2 does not know it yet", retry_after_s=5
+                )
+            raise _gone(provider_id, None)
+
+    async def get(self, provider_id: str) -> Machine:
+        """Return one machine that is not terminated.
+
+        Raises:
+            NodeClaimNotFoundError: There is none; the hint says what EC2 says of its death.
+            AwsError: EC2 refuses.
+            AwsUnreachableError: EC2 did not answer.
+        """
+        instance = await self.instances.get(parse_provider_id(provider_id))
+        if instance is None or instance.state == "terminated":
+            raise _gone(provider_id, instance)
+        return self.machine(instance)
+
+    async def list(self) -> Sequence[Machine]:
+        """Return every machine of this cluster that is not terminated, by instance id."""
+        return [self.machine(instance) for instance in await self.instances.list()]
+
+    async def instance_types(self, pool: NodePool, node_class: EC2NodeClass) -> Sequence[InstanceType]:
+        """Return what a pool may buy through a node class, sold-out offerings included and marked.
+
+        Raises:
+            NoInstanceTypesError: EC2 was not asked yet, or the class has found no subnets.
+        """
+        wanted = Requirements.from_expressions(pool.spec.template.spec.requirements)
+        tenancy = wanted.get(labels.INSTANCE_TENANCY)
+        tenancies = tuple(
+            each for each in ("default", "dedicated") if tenancy is not None and tenancy.has(each)
+        )
+        return self.types.list(
+            node_class, group=self._group_of(node_class), tenancies=tenancies or ("default",)
+        )
+
+    async def drift_reason(self, claim: NodeClaim, node_class: EC2NodeClass) -> str:
+        """Return why a claim's machine no longer equals its node class, or an empty text.
+
+        Raises:
+            NodeClaimNotFoundError: It has no machine.
+        """
+        instance = await self.instances.get(parse_provider_id(claim.status.provider_id))
+        if instance is None or instance.state == "terminated":
+            raise _gone(claim.status.provider_id, instance)
+        return await self._drift(claim, node_class, instance)
+
+    def readiness(self, node_class: EC2NodeClass) -> NodeClassReadiness:
+        """Return whether a node class can be launched from, judged by its condition Ready."""
+        if node_class.metadata.deletion_timestamp is not None:
+            return NodeClassReadiness(
+                ready=False, reason="NodeClassTerminating", message="it is being deleted"
+            )
+        found = [each for each in node_class.status.conditions if each.type == conditions.READY]
+        if not found or found[0].observed_generation != node_class.metadata.generation:
+            return NodeClassReadiness(
+                ready=False,
+                reason="NodeClassReadinessUnknown",
+                message="its conditions are older than its spec",
+            )
+        if found[0].status != "True":
+            told = found[0].message or "its condition Ready is not True"
+            return NodeClassReadiness(ready=False, reason=found[0].reason, message=told)
+        return NodeClassReadiness(ready=True)
+
+    def repair_policies(self) -> Sequence[RepairPolicy]:
+        """Return which conditions of a node mean that its machine is to be replaced."""
+        return _REPAIR_POLICIES
+
+    def possible_claims(self, machine: Machine) -> frozenset[str]:
+        """Return the UIDs of the claims that a machine may belong to; garbage collection asks before it acts."""
+        return self.launcher.claims_of(parse_provider_id(machine.provider_id), machine.tags)
+
+    async def tag(self, provider_id: str, tags: Mapping[str, str]) -> None:
+        """Write tags to a machine; see ``name_tags``.
+
+        Raises:
+            AwsError: EC2 refuses, or does not know the instance.
+            AwsUnreachableError: EC2 did not answer.
+        """
+        await self.instances.tag(parse_provider_id(provider_id), tags)
+
+    def machine(
+        self, instance: Instance, node_class: EC2NodeClass | None = None, claim: NodeClaim | None = None
+    ) -> Machine:
+        """Return an instance as a machine; with its node class also with all labels and resources of its node."""
+        kind = None
+        if node_class is not None:
+            group = self._group_of(node_class)
+            kind = self.types.get(instance.instance_type, node_class, group=group)
+        return Machine(
+            provider_id=instance.provider_id,
+            image_id=instance.image_id,
+            labels=_labels(instance, kind),
+            annotations={} if node_class is None else _annotations(node_class),
+            capacity={} if kind is None else _shown(kind.capacity, node_class, claim),
+            allocatable={} if kind is None else _shown(kind.allocatable, node_class, claim),
+            state=instance.state,
+            claim_uid=instance.tags.get(CLAIM_UID_TAG, ""),
+            created_at=instance.launched_at,
+            tags=instance.tags,
+        )
+
+    async def close(self) -> None:
+        """Give up on what has not been answered."""
+        await self.launcher.close()
+        await self.instances.close()
+
+
+def _labels(instance: Instance, kind: InstanceType | None) -> dict[str, str]:
+    told = {
+        labels.INSTANCE_TYPE: instance.instance_type,
+        labels.ZONE: instance.zone,
+        labels.CAPACITY_TYPE: instance.capacity_type,
+        labels.ZONE_ID: instance.zone_id,
+        labels.PLACEMENT_GROUP_ID: instance.placement_group_id,
+        labels.PLACEMENT_GROUP_PARTITION: instance.partition,
+        labels.NODEPOOL: instance.tags.get(labels.NODEPOOL_TAG, ""),
+        labels.EC2NODECLASS: instance.tags.get(labels.EC2NODECLASS_TAG, ""),
+    }
+    found = {key: value for key, value in told.items() if value}
+    if instance.capacity_type == labels.RESERVED:
+        found[labels.CAPACITY_RESERVATION_ID] = instance.reservation_id
+    if instance.tenancy != "default":
+        found[labels.INSTANCE_TENANCY] = instance.tenancy
+    if kind is None:
+        return found
+    bought = next((each for each in kind.offerings if _is_offer(instance, each)), None)
+    more = {} if bought is None else bought.labels
+    # The tenancy and the partition of the offering are only what was possible; the instance says what it is.
+    settled = {key: more[key] for key in (labels.ZONE_ID, *_RESERVATION_LABELS) if key in more}
+    return {**kind.labels, **settled, **found}
+
+
+_RESERVATION_LABELS: Final = (labels.CAPACITY_RESERVATION_TYPE, labels.CAPACITY_RESERVATION_INTERRUPTIBLE)
+
+
+def _is_offer(instance: Instance, offering: Any) -> bool:
+    return (
+        offering.zone == instance.zone
+        and offering.capacity_type == instance.capacity_type
+        and (instance.capacity_type != labels.RESERVED or offering.reservation_id == instance.reservation_id)
+    )
+
+
+def _annotations(node_class: EC2NodeClass) -> dict[str, str]:
+    there = node_class.metadata.annotations
+    profile = node_class.spec.instance_profile or node_class.status.instance_profile
+    told = {
+        labels.EC2NODECLASS_HASH: there.get(labels.EC2NODECLASS_HASH, ""),
+        labels.EC2NODECLASS_HASH_VERSION: there.get(labels.EC2NODECLASS_HASH_VERSION, ""),
+        labels.INSTANCE_PROFILE_NAME: profile,
+    }
+    return {key: value for key, value in told.items() if value}
+
+
+def _shown(
+    amounts: Mapping[str, int], node_class: EC2NodeClass | None, claim: NodeClaim | None
+) -> dict[str, int]:
+    """Leave out EFA devices that nobody asked for: the instance is launched without them."""
+    asked = claim is not None and labels.EFA in Resources.parse(claim.spec.resources.requests)
+    configured = node_class is not None and bool(node_class.spec.network_interfaces)
+    return {name: amount for name, amount in amounts.items() if name != labels.EFA or asked or configured}
+
+
+def _gone(provider_id: str, instance: Instance | None) -> NodeClaimNotFoundError:
+    reason = instance.state_reason if instance is not None else ""
+    return NodeClaimNotFoundError(provider_id, hint=f"EC2 says of its end: {reason}" if reason else "")
+
+
+def _refused(error: AwsError) -> Exception:
+    if error.cause.is_unfulfillable and error.cause.kind is not Kind.QUOTA:
+        return InsufficientCapacityError(error.message, hint=error.hint)
+    if error.cause.kind in _FOR_PEOPLE:
+        return LaunchError(error.message, reason=error.cause.reason, code=error.code, hint=error.hint)
+    return error
+
+
+def name_tags(claim: NodeClaim, cluster_name: str) -> dict[str, str]:
+    """Return the tags that an instance gets once its node is known: names of node, claim and cluster.
+
+    No others: policies written for Karpenter allow just these on an instance that exists.
+    """
+    return {
+        labels.NAME_TAG: claim.status.node_name,
+        labels.NODECLAIM_TAG: claim.metadata.name,
+        labels.EKS_CLUSTER_NAME_TAG: cluster_name,
+    }
+
+
+async def describe_cluster(aws: Aws, settings: AwsSettings) -> Cluster:
+    """Return the cluster that nodes join: what the settings say, and for the rest what EKS says.
+
+    Raises:
+        AwsError: EKS refuses, and the settings do not name the endpoint either.
+        AwsUnreachableError: EKS did not answer.
+    """
+    given = Cluster(
+        name=settings.cluster_name,
+        endpoint=settings.cluster_endpoint,
+        ca_bundle=settings.cluster_ca_bundle,
+        dns_ip=settings.cluster_dns_ip,
+    )
+    try:
+        answer = await aws.call("eks", "DescribeCluster", name=settings.cluster_name)
+    except AwsError:
+        if not settings.cluster_endpoint:
+            raise
+        return given  # a cluster outside EKS; AL2023 will say that it misses the service addresses
+    found = answer["cluster"]
+    network = found.get("kubernetesNetworkConfig", {})
+    family = network.get("ipFamily", "ipv4")
+    return replace(
+        given,
+        endpoint=given.endpoint or found.get("endpoint", ""),
+        ca_bundle=given.ca_bundle or found.get("certificateAuthority", {}).get("data", ""),
+        service_cidr=network.get("serviceIpv6Cidr" if family == "ipv6" else "serviceIpv4Cidr", ""),
+        ip_family=family,
+    )
+
+
+async def connect(
+    settings: AwsSettings,
+    *,
+    aws: Aws | None = None,
+    clock: Clock | None = None,
+    journal: LaunchJournal | None = None,
+    **hooks: Any,
+) -> AwsProvider:
+    """Put the provider together and have it know cluster, instance types and prices.
+
+    Args:
+        settings: What the installation says.
+        aws: AWS; by default by boto3.
+        clock: Its time; by default the machine's.
+        journal: Where launches are written down before they happen; without it, claims are launched one by one.
+        hooks: ``group_of``, ``drift``, ``reservation_count``, ``reservation_used``, ``shifted_zone_ids``, ``warn``:
+            what the controllers of this cloud know; ``before_mutation``, ``on_call``: for boto3, where no ``aws`` is
+            given. Any other name raises TypeError.
+
+    Raises:
+        AwsError: AWS refuses something that cannot be done without.
+        AwsUnreachableError: AWS cannot be reached, or there are no credentials.
+    """
+    _refuse_unknown(hooks)
+    clock = clock or SystemClock()
+    if aws is None:
+        aws = BotoAws(settings.region, clock=clock, **_some(hooks, "before_mutation", "on_call"))
+    cluster = await describe_cluster(aws, settings)
+    prices = Prices(aws, clock, isolated_vpc=settings.isolated_vpc)
+    await prices.refresh()
+    unavailable = Unavailable(clock)
+    types = InstanceTypes(
+        aws,
+        clock,
+        prices=prices,
+        unavailable=unavailable,
+        settings=SizeSettings(settings.vm_memory_overhead_percent, settings.reserved_enis),
+        **_some(hooks, "reservation_count", "shifted_zone_ids"),
+    )
+    await types.refresh()
+    group_of = hooks.get("group_of", lambda _: None)
+    templates = LaunchTemplates(aws, clock, cluster_name=settings.cluster_name)
+    await templates.hydrate()
+    parts = LauncherParts(
+        aws=aws,
+        clock=clock,
+        cluster=lambda: cluster,
+        templates=templates,
+        addresses=Addresses(aws, clock, unavailable),
+        unavailable=unavailable,
+        instances=Instances(aws, clock, cluster_name=settings.cluster_name),
+        types_of=lambda of, tenancies: types.list(of, group=group_of(of), tenancies=tenancies),
+        journal=journal,
+        uses_reservations=settings.uses_reservations,
+        **_some(hooks, "group_of", "reservation_used", "warn"),
+    )
+    launcher = Launcher(parts)
+    return AwsProvider(
+        instances=parts.instances, launcher=launcher, types=types, **_some(hooks, "group_of", "drift")
+    )
+
+
+_HOOKS: Final = frozenset(
+    {
+        "before_mutation",
+        "drift",
+        "group_of",
+        "on_call",
+        "reservation_count",
+        "reservation_used",
+        "shifted_zone_ids",
+        "warn",
+    }
+)
+
+
+def _refuse_unknown(hooks: Mapping[str, Any]) -> None:
+    unknown = hooks.keys() - _HOOKS
+    if unknown:
+        raise TypeError(f"connect() knows no hook called {min(unknown)}")
+
+
+def _some(hooks: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: hooks[name] for name in names if name in hooks}

@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Puts AWS together for a replica: the provider, and what AWS itself needs to have running on the leader.
+
+Everything that knows AWS is in ``cloud.aws``; this joins its parts with the cluster: where the DNS service is, which
+version the server has, which claims name which instance profile, whom an interruption concerns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from karpenter.api import labels as names
+from karpenter.api.ec2nodeclass import EC2NodeClass
+from karpenter.api.nodeclaim import NodeClaim
+from karpenter.cloud.aws.addresses import Addresses
+from karpenter.cloud.aws.amis import Amis
+from karpenter.cloud.aws.api import BotoAws, CallRecord
+from karpenter.cloud.aws.discovery import Account
+from karpenter.cloud.aws.drift import Drift
+from karpenter.cloud.aws.garbage import profiles_in_use
+from karpenter.cloud.aws.instances import Instances
+from karpenter.cloud.aws.instancetypes.provider import InstanceTypes
+from karpenter.cloud.aws.instancetypes.sizes import SizeSettings
+from karpenter.cloud.aws.interruption import (
+    Actor,
+    InstanceHealth,
+    Interruption,
+    InterruptionQueue,
+    PollReport,
+)
+from karpenter.cloud.aws.launching import Launcher, LauncherParts
+from karpenter.cloud.aws.launchtemplates import LaunchTemplates
+from karpenter.cloud.aws.nodeclass import DryRuns, NodeClassStatus, StatusParts
+from karpenter.cloud.aws.placementgroups import PlacementGroups
+from karpenter.cloud.aws.pricing import Prices
+from karpenter.cloud.aws.profiles import InstanceProfiles
+from karpenter.cloud.aws.provider import AwsProvider, AwsSettings, describe_cluster
+from karpenter.cloud.aws.reservations import Reservations
+from karpenter.cloud.aws.securitygroups import SecurityGroups
+from karpenter.cloud.aws.subnets import Subnets
+from karpenter.cloud.aws.unavailable import PoolOut, Unavailable
+from karpenter.controllers.interruption import Interruptions
+from karpenter.controllers.nodeclass import NodeClasses
+from karpenter.errors import KarpenterError
+from karpenter.kube import Client, KubeError
+from karpenter.observe import Log, get_log
+from karpenter.operator.runtime import CloudParts, Surroundings
+
+__all__ = ["make_aws"]
+
+_DNS: Final = "/api/v1/namespaces/kube-system/services/kube-dns"
+_REFRESH_S: Final = 12 * 3600.0
+_SWEEP_S: Final = 60.0
+_PROFILES_S: Final = 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Aws:
+    """The parts of AWS that several others share."""
+
+    aws: BotoAws
+    prices: Prices
+    unavailable: Unavailable
+    types: InstanceTypes
+    instances: Instances
+    templates: LaunchTemplates
+    groups: PlacementGroups
+    reservations: Reservations
+    profiles: InstanceProfiles
+    amis: Amis
+
+
+async def make_aws(parts: Surroundings, fence: Callable[[], None]) -> CloudParts:
+    """Makes AWS for a replica.
+
+    Raises:
+        AwsError: AWS refuses something that cannot be done without.
+        AwsUnreachableError: AWS cannot be reached, or there are no credentials.
+    """
+    settings, clock = parts.settings, parts.clock
+    log = get_log("aws")
+    aws = BotoAws(clock=clock, before_mutation=fence, on_call=lambda record: _count(parts, record))
+    wanted = AwsSettings(
+        cluster_name=settings.cluster_name,
+        cluster_endpoint=settings.cluster_endpoint,
+        cluster_ca_bundle=settings.cluster_ca_bundle,
+        cluster_dns_ip=await _dns_address(parts.client),
+        isolated_vpc=settings.isolated_vpc,
+    )
+    cluster = await describe_cluster(aws, wanted)
+    version = await _version(parts.client)
+    log.info("discovered kubernetes version", version=version)
+    shared = await _shared(parts, aws)
+    launcher = Launcher(
+        LauncherParts(
+            aws=aws,
+            clock=clock,
+            cluster=lambda: cluster,
+            templates=shared.templates,
+            addresses=Addresses(aws, clock, shared.unavailable),
+            unavailable=shared.unavailable,
+            instances=shared.instances,
+            types_of=lambda node_class, tenancies: shared.types.list(
+                node_class, group=shared.groups.group_of(node_class), tenancies=tenancies
+            ),
+            group_of=shared.groups.group_of,
+            uses_reservations=settings.feature_gates.reserved_capacity,
+            reservation_used=shared.reservations.counts.used,
+            warn=log.warning,
+        )
+    )
+
+    async def reread(instance_id: str) -> Any:
+        return await shared.instances.get(instance_id, cached=False)
+
+    def labels_of(name: str, node_class: EC2NodeClass) -> Mapping[str, str] | None:
+        found = shared.types.get(name, node_class, group=shared.groups.group_of(node_class))
+        return found.labels if found is not None else None
+
+    drift = Drift(type_labels=labels_of, group_of=shared.groups.group_of, reread=reread)
+    provider = AwsProvider(
+        instances=shared.instances,
+        launcher=launcher,
+        types=shared.types,
+        group_of=shared.groups.group_of,
+        drift=drift,
+    )
+    status = NodeClassStatus(
+        StatusParts(
+            clock=clock,
+            cluster_name=settings.cluster_name,
+            kubernetes=lambda: version,
+            cluster=lambda: cluster,
+            account=Account(aws),
+            amis=shared.amis,
+            reservations=shared.reservations,
+            placement_groups=shared.groups,
+            subnets=Subnets(aws, clock, refresh_s=settings.subnet_refresh_interval),
+            security_groups=SecurityGroups(aws, clock),
+            profiles=shared.profiles,
+            templates=shared.templates,
+            dry_runs=None
+            if settings.disable_dry_run
+            else DryRuns(
+                aws,
+                clock,
+                templates=shared.templates,
+                types_of=lambda node_class: shared.types.list(
+                    node_class, group=shared.groups.group_of(node_class)
+                ),
+                cluster=lambda: cluster,
+                group_of=shared.groups.group_of,
+            ),
+            uses_reservations=settings.feature_gates.reserved_capacity,
+        )
+    )
+    classes = NodeClasses(
+        client=parts.client,
+        cluster=parts.cluster,
+        resolver=status,
+        recorder=parts.recorder,
+        metrics=parts.metrics,
+        clock=clock,
+    )
+    tasks: dict[str, Callable[[], Awaitable[None]]] = {
+        "nodeclass": classes.run,
+        "pricing": lambda: _again(parts, _REFRESH_S, log, shared.prices.refresh),
+        "instancetypes": lambda: _again(parts, _REFRESH_S, log, shared.types.refresh),
+        "launchtemplates": lambda: _again(parts, _SWEEP_S, log, shared.templates.sweep),
+        "instanceprofiles": lambda: _again(parts, _PROFILES_S, log, lambda: _sweep_profiles(parts, shared)),
+        "amis": lambda: _again(parts, _PROFILES_S, log, shared.amis.drop_deprecated),
+        **_interruption_tasks(parts, shared, log),
+    }
+    return CloudParts(provider, tasks, owners=lambda machine: launcher.claims_of(_id(machine), machine.tags))
+
+
+async def _shared(parts: Surroundings, aws: BotoAws) -> _Aws:
+    settings, clock = parts.settings, parts.clock
+    prices = Prices(aws, clock, isolated_vpc=settings.isolated_vpc)
+    unavailable = Unavailable(clock)
+    reservations = Reservations(aws, clock)
+    types = InstanceTypes(
+        aws,
+        clock,
+        prices=prices,
+        unavailable=unavailable,
+        settings=SizeSettings(settings.vm_memory_overhead_percent, settings.reserved_enis),
+        reservation_count=reservations.counts.room,
+    )
+    await asyncio.gather(prices.refresh(), types.refresh())
+    templates = LaunchTemplates(aws, clock, cluster_name=settings.cluster_name)
+    await templates.hydrate()
+    return _Aws(
+        aws=aws,
+        prices=prices,
+        unavailable=unavailable,
+        types=types,
+        instances=Instances(aws, clock, cluster_name=settings.cluster_name),
+        templates=templates,
+        groups=PlacementGroups(aws, clock),
+        reservations=reservations,
+        profiles=InstanceProfiles(aws, clock, cluster_name=settings.cluster_name),
+        amis=Amis(aws, clock, refresh_s=settings.ami_refresh_interval),
+    )
+
+
+def _interruption_tasks(
+    parts: Surroundings, shared: _Aws, log: Log
+) -> dict[str, Callable[[], Awaitable[None]]]:
+    def spot_lost(claim: NodeClaim) -> None:
+        labels = claim.metadata.labels
+        shared.unavailable.mark(
+            PoolOut(names.SPOT, labels.get(names.INSTANCE_TYPE, ""), labels.get(names.ZONE, "")),
+            "SpotInterrupted",
+        )
+
+    interruptions = Interruptions(
+        client=parts.client,
+        cluster=parts.cluster,
+        recorder=parts.recorder,
+        decisions=parts.decisions,
+        metrics=parts.metrics,
+        clock=parts.clock,
+        on_spot=spot_lost,
+    )
+
+    async def handle(interruption: Interruption) -> None:
+        kind = interruption.kind
+        await interruptions.handle(interruption, ends=kind.ends_the_node, forceful=kind.is_forceful)
+
+    def polled(report: PollReport) -> None:
+        for kind, count in report.received.items():
+            parts.metrics.interruption_received.labels(kind).inc(count)
+        parts.metrics.interruption_deleted.inc(report.deleted)
+        for age_s in report.ages_s:
+            parts.metrics.interruption_queue_seconds.observe(age_s)
+
+    actor = Actor(handle, parts.clock)
+    health = InstanceHealth(
+        shared.aws, parts.clock, actor, on_problem=lambda error: log.error("instance status", error=error)
+    )
+    tasks: dict[str, Callable[[], Awaitable[None]]] = {"instancestatus": health.run}
+    if not parts.settings.interruption_queue:
+        log.warning(
+            "interruption handling is off: a spot node may be lost without notice",
+            hint="create the queue and set --interruption-queue; instance status is still asked every minute",
+        )
+        return tasks
+    queue = InterruptionQueue(
+        shared.aws,
+        parts.clock,
+        actor,
+        queue_name=parts.settings.interruption_queue,
+        on_poll=polled,
+        on_problem=lambda error: log.error("interruption queue", error=error),
+    )
+    return {**tasks, "interruption": queue.run}
+
+
+async def _again(parts: Surroundings, every_s: float, log: Log, work: Callable[[], Awaitable[Any]]) -> None:
+    """Does something now and then; a failure is told and the next time is waited for."""
+    while True:
+        await parts.clock.sleep(every_s)
+        try:
+            await work()
+        except KarpenterError as error:
+            log.error("refreshing from AWS failed and is tried again", error=error)  # noqa: TRY400 - it has a hint
+
+
+async def _sweep_profiles(parts: Surroundings, shared: _Aws) -> None:
+    cluster = parts.cluster
+    await shared.profiles.sweep(profiles_in_use(cluster.effective.classes.values(), cluster.informers.claims))
+
+
+async def _dns_address(client: Client) -> str:
+    try:
+        service = msgspec.json.decode(await client.raw("GET", _DNS), type=dict[str, Any])
+    except KubeError:
+        # Without it the bootstrap script of the image finds the address itself.
+        return ""
+    address = service.get("spec", {}).get("clusterIP", "")
+    return "" if address == "None" else str(address)
+
+
+async def _version(client: Client) -> str:
+    answer = msgspec.json.decode(await client.raw("GET", "/version"), type=dict[str, Any])
+    return f"{answer.get('major', '1')}.{str(answer.get('minor', '')).rstrip('+')}"
+
+
+def _count(parts: Surroundings, record: CallRecord) -> None:
+    method = f"{record.service}:{record.operation}"
+    parts.metrics.cloud_seconds.labels(method, "aws").observe(record.seconds)
+    if record.code:
+        parts.metrics.cloud_errors.labels(method, "aws", record.code).inc()
+
+
+def _id(machine: Any) -> str:
+    return str(machine.provider_id).rpartition("/")[2]
