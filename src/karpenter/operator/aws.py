@@ -49,6 +49,7 @@ from karpenter.controllers.nodeclass import NodeClasses
 from karpenter.errors import KarpenterError
 from karpenter.kube import Client, KubeError
 from karpenter.observe import Log, get_log
+from karpenter.operator.journal import KubeJournal
 from karpenter.operator.runtime import CloudParts, Surroundings
 
 __all__ = ["make_aws"]
@@ -109,6 +110,9 @@ async def make_aws(parts: Surroundings, fence: Callable[[], None]) -> CloudParts
                 node_class, group=shared.groups.group_of(node_class), tenancies=tenancies
             ),
             group_of=shared.groups.group_of,
+            journal=KubeJournal(
+                parts.client, settings.leader_election_namespace or parts.client.config.namespace
+            ),
             uses_reservations=settings.feature_gates.reserved_capacity,
             reservation_used=shared.reservations.counts.used,
             warn=log.warning,
@@ -176,7 +180,7 @@ async def make_aws(parts: Surroundings, fence: Callable[[], None]) -> CloudParts
         "amis": lambda: _again(parts, _PROFILES_S, log, shared.amis.drop_deprecated),
         **_interruption_tasks(parts, shared, log),
     }
-    return CloudParts(provider, tasks, owners=lambda machine: launcher.claims_of(_id(machine), machine.tags))
+    return CloudParts(provider, tasks, owners=provider.possible_claims)
 
 
 async def _shared(parts: Surroundings, aws: BotoAws) -> _Aws:
@@ -297,7 +301,3 @@ def _count(parts: Surroundings, record: CallRecord) -> None:
     parts.metrics.cloud_seconds.labels(method, "aws").observe(record.seconds)
     if record.code:
         parts.metrics.cloud_errors.labels(method, "aws", record.code).inc()
-
-
-def _id(machine: Any) -> str:
-    return str(machine.provider_id).rpartition("/")[2]

@@ -18,7 +18,7 @@ from karpenter.api.base import Frozen, to_wire
 from karpenter.api.core import Pod
 from karpenter.kit.clock import FakeClock
 from karpenter.kube import Client, ClusterConfig, ConflictError, Kind, Listing, NotFoundError
-from karpenter.kube.errors import ApiError, TooManyRequestsError
+from karpenter.kube.errors import AlreadyExistsError, TooManyRequestsError
 from karpenter.kube.kinds import NODE_CLAIMS, NODES, PODS
 from karpenter.state import STORED_NODE_CLASSES, STORED_NODE_POOLS, Cluster, Informers
 
@@ -88,7 +88,7 @@ class PaperClient(Client):
         if namespace:
             metadata["namespace"] = namespace
         if (namespace, metadata["name"]) in self._objects.get(kind.plural, {}):
-            raise ApiError("already exists", status=409, reason="AlreadyExists")
+            raise AlreadyExistsError("already exists", status=409, reason="AlreadyExists")
         metadata["uid"] = f"uid-{metadata['name']}"
         metadata.setdefault("creationTimestamp", self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ"))
         metadata["generation"] = 1
