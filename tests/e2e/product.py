@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole product as a user runs it: a real control plane, and EC2 model, kubelets and controller as programs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.e2e.controlplane import ControlPlane
+
+__all__ = ["Product", "wait_for"]
+
+_CLUSTER = "sandbox"
+
+
+def wait_for(condition: Callable[[], Any], what: str, seconds: float = 60) -> Any:
+    """Wait until something is so and give it; say what was waited for if it is not."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.2)
+    raise AssertionError(f"not within {seconds:g} s: {what}")
+
+
+class Product:
+    """Programs around one control plane, up inside a ``with`` block; their logs stay in a directory."""
+
+    def __init__(self, plane: ControlPlane, directory: Path, **settings: str) -> None:
+        self.plane = plane
+        self._directory = directory
+        self._settings = settings
+        self._programs: dict[str, subprocess.Popen[str]] = {}
+        self.endpoint = ""
+
+    def __enter__(self) -> Self:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        crds = Path(__file__).parents[2] / "src" / "karpenter" / "api" / "crds"
+        self.plane.kubectl("apply", "--server-side", "-f", crds)
+        try:
+            model = self.start("ec2", "sandbox", "ec2", "--cluster-version", "1.34", read=True)
+            assert model.stdout is not None
+            self.endpoint = model.stdout.readline().strip().partition("=")[2]
+            kubeconfig = str(self.plane.kubeconfig)
+            self.start("kubelets", "sandbox", "kubelets", "--kubeconfig", kubeconfig, "--ec2", self.endpoint)
+            self.start_controller()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start_controller(self, name: str = "controller") -> subprocess.Popen[str]:
+        """Start a replica of the controller."""
+        flags = {
+            "cluster-name": _CLUSTER,
+            "metrics-port": "0",
+            "health-probe-port": "0",
+            "leader-election-namespace": "kube-system",
+            "interruption-queue": _CLUSTER,
+            **self._settings,
+        }
+        return self.start(name, "controller", *(f"--{key}={value}" for key, value in flags.items()))
+
+    def start(self, name: str, *arguments: str, read: bool = False) -> subprocess.Popen[str]:
+        """Start one of our programs; its words go to a file of its name."""
+        with (self._directory / f"{name}.log").open("a", encoding="utf-8") as log:
+            self._programs[name] = subprocess.Popen(
+                [sys.executable, "-m", "karpenter", *arguments],
+                env=self.environ,
+                stdout=subprocess.PIPE if read else log,
+                stderr=log,
+                text=True,
+            )
+        return self._programs[name]
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """What the programs and an aws CLI need to find the control plane and the model."""
+        return {
+            **os.environ,
+            "KUBECONFIG": str(self.plane.kubeconfig),
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_REGION": "us-west-2",
+            "AWS_ACCESS_KEY_ID": "model",
+            "AWS_SECRET_ACCESS_KEY": "model",
+        }
+
+    def kill(self, name: str) -> None:
+        """Kill a program without a chance to tidy up."""
+        program = self._programs.pop(name)
+        program.send_signal(signal.SIGKILL)
+        program.wait(10)
+
+    def stop(self) -> None:
+        """Ask every program to end, in the reverse order, and see that it does."""
+        for program in reversed(self._programs.values()):
+            program.terminate()
+        for name, program in reversed(self._programs.items()):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                program.wait(10)
+            if program.poll() is None:
+                program.kill()
+                raise AssertionError(f"{name} did not end within 10 s")
+            if program.stdout is not None:
+                program.stdout.close()
+        self._programs.clear()
+
+    def log(self, name: str = "controller") -> Iterator[dict[str, Any]]:
+        """Yield the lines that a controller has written."""
+        for line in (self._directory / f"{name}.log").read_text(encoding="utf-8").splitlines():
+            with contextlib.suppress(json.JSONDecodeError):
+                yield json.loads(line)
+
+    def messages(self, name: str = "controller") -> list[str]:
+        """The messages of a controller, in order."""
+        return [str(line.get("message", "")) for line in self.log(name)]
+
+    def get(self, *arguments: str) -> list[dict[str, Any]]:
+        """The objects that ``kubectl get`` gives."""
+        found = json.loads(self.plane.kubectl("get", *arguments, "-o", "json").stdout)
+        items: list[dict[str, Any]] = found.get("items", [found])
+        return items
+
+    def apply(self, manifest: str) -> None:
+        """Apply manifests as a user does."""
+        self.plane.kubectl("apply", "-f", "-", input=manifest)
+
+    def ready(self, kind: str, name: str) -> bool:
+        """Whether an object says that it is Ready."""
+        [found] = self.get(kind, name)
+        conditions = found.get("status", {}).get("conditions", [])
+        return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+    def instances(self) -> list[dict[str, Any]]:
+        """The instances of the account that are not gone, as boto3 has them."""
+        import boto3  # noqa: PLC0415 - the model's own library, not needed to start it
+
+        client = boto3.client(
+            "ec2",
+            endpoint_url=self.endpoint,
+            region_name="us-west-2",
+            aws_access_key_id="model",
+            aws_secret_access_key="model",
+        )
+        pages = client.get_paginator("describe_instances").paginate()
+        return [
+            instance
+            for page in pages
+            for reservation in page["Reservations"]
+            for instance in reservation["Instances"]
+            if instance["State"]["Name"] not in {"terminated", "shutting-down"}
+        ]
