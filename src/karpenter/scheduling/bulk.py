@@ -177,7 +177,9 @@ def _pack(
             overheads=tuple((mask, overhead) for mask, overhead, _ in template.overheads),
             limits=tuple(sorted(board.left_of_limits(template).items())),
         ),
-        options=PackOptions(tolerance=options.tolerance, seed=options.seed),
+        options=PackOptions(
+            tolerance=options.tolerance, effort=options.effort, seed=options.seed, prove=False
+        ),
         expired=options.expired,
     )
     for bought in packing.bins:

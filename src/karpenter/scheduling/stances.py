@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from karpenter.api.core import Toleration
 from karpenter.api.labels import HOSTNAME
 from karpenter.scheduling.classes import PodClass, Profile
@@ -40,8 +42,7 @@ class PlaceRule:
     min_domains: int = 1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Stance:
+class Stance(msgspec.Struct, frozen=True, eq=False):
     """What a class insists on, resolved.
 
     Attributes:

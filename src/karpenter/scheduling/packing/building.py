@@ -198,7 +198,11 @@ def _filled(market: Market, filler: Filler, option: int, left: list[int], kinds:
 
 
 def _first_fitting(sizes: Sequence[Size], kinds: int, room: Sequence[int]) -> int:
-    for kind in bits(kinds):
+    while kinds:
+        # Mostly the first fits: all bits of a wide int are not looked at for that.
+        first = kinds & -kinds
+        kind = first.bit_length() - 1
         if min(map(sub, room, sizes[kind])) >= 0:
             return kind
+        kinds ^= first
     return -1

@@ -11,8 +11,9 @@ distinct sizes each has a cell of its own; with many, a cell is half an octave o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import mul
+from typing import Any, TypeVar
 
 from karpenter.model.catalogue import bits
 from karpenter.scheduling.packing.lot import Lot, Shape
@@ -23,6 +24,8 @@ __all__ = ["Contents", "Size", "Stock", "present"]
 
 # With more distinct sizes than this, cells are squares of a grid. Arbitrary; fills slow down in proportion.
 _MOST_CELLS = 96
+
+T = TypeVar("T")
 
 Size = tuple[int, ...]
 Contents = tuple[tuple[int, int], ...]
@@ -91,35 +94,39 @@ class Stock:
     def _fold(self) -> list[tuple[Shape, list[tuple[int, int]]]]:
         """Return a shape for each kind, with the indices and counts of the lot's shapes in it."""
         lot = self.lot
-        owned = 0
-        for caps in (*(shape.caps for shape in lot.shapes), *(room.caps for room in lot.rooms)):
-            for group, _ in caps:
-                owned |= 1 << group
-        nothing = (0,) * len(lot.resources)
-        sellable = holding(lot.catalogue, lot.resources, lot.overheads, nothing, lot.catalogue.everything)
         doors = list(dict.fromkeys(room.admits for room in lot.rooms))
+        # Shapes are many and their parts few: each part is looked at once, and stands for its place among its kind.
+        caps = _ranks({shape.caps for shape in lot.shapes}, sorted)
+        sizes = _ranks({shape.size for shape in lot.shapes}, lambda size: [-amount for amount in size])
+        masks = self._sellable_masks()
+        places = _ranks(masks, masks.__getitem__)
+        owned = 0
+        for owner in {*caps, *(room.caps for room in lot.rooms)}:
+            for group, _ in owner:
+                owned |= 1 << group
         folded: dict[tuple[object, ...], list[tuple[int, int, int]]] = {}
         for index, shape in enumerate(lot.shapes):
             if shape.count > 0:
                 key = (
                     not shape.caps,
-                    tuple(-amount for amount in shape.size),
-                    tuple(sorted(shape.caps)),
+                    sizes[shape.size],
+                    caps[shape.caps],
                     shape.counted & owned,
                     shape.ports,
                     shape.port_conflicts,
-                    shape.mask & sellable,
-                    tuple(admits >> index & 1 for admits in doors),
+                    places[shape.mask],
+                    tuple([admits >> index & 1 for admits in doors]) if doors else (),
                 )
                 folded.setdefault(key, []).append((shape.order, index, shape.count))
+        projected = {size: self.project(size) for size in sizes}
         kinds: list[tuple[Shape, list[tuple[int, int]]]] = []
         for _, members in sorted(folded.items()):
             members.sort()
             shape = lot.shapes[members[0][1]]
             sample = Shape(
-                size=self.project(shape.size),
-                count=sum(count for _, _, count in members),
-                mask=shape.mask & sellable,
+                size=projected[shape.size],
+                count=sum([count for _, _, count in members]),
+                mask=masks[shape.mask],
                 counted=shape.counted & owned,
                 caps=shape.caps,
                 ports=shape.ports,
@@ -127,6 +134,13 @@ class Stock:
             )
             kinds.append((sample, [(index, count) for _, index, count in members]))
         return kinds
+
+    def _sellable_masks(self) -> dict[int, int]:
+        """Return for each mask of the shapes the offerings in it that can be bought at all."""
+        lot = self.lot
+        nothing = (0,) * len(lot.resources)
+        sellable = holding(lot.catalogue, lot.resources, lot.overheads, nothing, lot.catalogue.everything)
+        return {mask: mask & sellable for mask in {shape.mask for shape in lot.shapes}}
 
     def _cells(self) -> list[int]:
         keys = self.sizes
@@ -221,7 +235,19 @@ class Stock:
 
 def present(counts: Sequence[int]) -> int:
     """Return the kinds of which there are pods."""
-    return sum([1 << kind for kind, count in enumerate(counts) if count])
+    # As text, which the interpreter turns into a number faster than any loop over bits adds one up.
+    return int("".join(["1" if count else "0" for count in reversed(counts)]) or "0", 2)
+
+
+def _ranks(parts: Iterable[T], order: Callable[[T], Any]) -> dict[T, int]:
+    """Return for each part its rank by the order; equal ones share a rank."""
+    keys = {part: order(part) for part in parts}
+    ranks: dict[T, int] = {}
+    last = None
+    for part in sorted(keys, key=keys.__getitem__):
+        ranks[part] = ranks[last] if last is not None and keys[last] == keys[part] else len(ranks)
+        last = part
+    return ranks
 
 
 def _half_octave(amount: int) -> int:
