@@ -9,10 +9,8 @@ want much. Sizes are compared by cells (see the stock), so that the work does no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import compress
 from operator import add, mul, sub
 
-from karpenter.model.catalogue import lowest_bit
 from karpenter.scheduling.packing.rules import NodeRules
 from karpenter.scheduling.packing.stock import Stock
 
@@ -31,15 +29,16 @@ _NEVER = float("inf")
 class Filler:
     """Fills nodes with pods of a stock by one set of weights, in dollars per unit of each resource."""
 
-    __slots__ = ("_doubled", "_norms", "_starts", "_stock", "_vectors", "_weights")
+    __slots__ = ("_columns", "_doubled", "_norms", "_starts", "_stock", "_vectors", "_weights")
 
     def __init__(self, stock: Stock, weights: Sequence[float]) -> None:
         self._stock = stock
         self._weights = weights
-        self._vectors = [list(map(mul, stock.sizes[lowest_bit(kinds)], weights)) for kinds in stock.cells]
+        self._vectors = [list(map(mul, size, weights)) for size in stock.cell_sizes]
         self._norms = [sum(map(mul, vector, vector)) for vector in self._vectors]
+        self._columns = list(zip(*self._vectors, strict=True))
         self._doubled: list[list[float] | None] = [None] * len(self._vectors)
-        self._starts: dict[tuple[int, ...], tuple[list[float], list[int]]] = {}
+        self._starts: dict[tuple[int, ...], list[float]] = {}
 
     def fill(self, room: Sequence[int], allowed: int, left: Sequence[int], node: NodeRules) -> dict[int, int]:
         """Return the pods to put into the room, as numbers by kind.
@@ -53,15 +52,16 @@ class Filler:
         stock = self._stock
         rules = stock.rules
         cells = stock.cells
-        start, smallest = self._start(tuple(room))
+        start = self._start(tuple(room))
         scores = [score if allowed & kinds else _NEVER for score, kinds in zip(start, cells, strict=True)]
         placed: dict[int, int] = {}
         while (lowest := min(scores)) < _NEVER:
             cell = scores.index(lowest)
             kind, fits, refused = self._pick(allowed & cells[cell], room)
-            allowed &= ~refused
             if not fits:
+                allowed &= ~refused
                 scores[cell] = _NEVER
+                scores = self._fitting(scores, room)
                 continue
             held = placed.get(kind, 0)
             number = min(fits // _SHARE or 1, left[kind] - held)
@@ -71,9 +71,8 @@ class Filler:
             placed[kind] = held + number
             if held + number == left[kind]:
                 allowed &= ~(1 << kind)
+            allowed &= ~refused
             room = [have - need * number for have, need in zip(room, stock.sizes[kind], strict=True)]
-            if min(map(sub, room, smallest)) < 0:
-                break
             doubled = self._doubled[cell] or self._multiply(cell)
             if number == 1:
                 scores = list(map(add, scores, doubled))
@@ -81,24 +80,28 @@ class Filler:
                 scores = [score + number * product for score, product in zip(scores, doubled, strict=True)]
         return placed
 
-    def _start(self, room: tuple[int, ...]) -> tuple[list[float], list[int]]:
-        """Return how well a pod of each cell suits an empty room, and the least that any that fits takes.
+    def _start(self, room: tuple[int, ...]) -> list[float]:
+        """Return how well a pod of each cell suits an empty room: the less, the better.
 
         The score is the squared length of the room that the pod would leave, less what is common to all cells. Many
         nodes have the same room, so it is kept.
         """
         known = self._starts.get(room)
         if known is None:
-            dollars = list(map(mul, room, self._weights))
-            least = self._stock.least
-            fitting = [min(map(sub, room, amounts)) >= 0 for amounts in least]
-            scores = [
-                norm - 2.0 * sum(map(mul, dollars, vector)) if fits else _NEVER
-                for fits, norm, vector in zip(fitting, self._norms, self._vectors, strict=True)
-            ]
-            smallest = [min(column) for column in zip(*compress(least, fitting), strict=True)]
-            known = self._starts[room] = scores, smallest
+            known = self._norms
+            for have, weight, column in zip(room, self._weights, self._columns, strict=True):
+                twice = 2.0 * weight * have
+                known = [score - twice * amount for score, amount in zip(known, column, strict=True)]
+            known = self._starts[room] = self._fitting(known, room)
         return known
+
+    def _fitting(self, scores: list[float], room: Sequence[int]) -> list[float]:
+        """Return the scores without those of cells of which no pod fits the room."""
+        for have, column in zip(room, self._stock.least, strict=True):
+            scores = [
+                _NEVER if least > have else score for score, least in zip(scores, column, strict=True)
+            ]
+        return scores
 
     def _pick(self, kinds: int, room: Sequence[int]) -> tuple[int, int, int]:
         """Return the first of the kinds that fits, how often it does, and the kinds found too large."""
@@ -119,6 +122,10 @@ class Filler:
         return -1, 0, refused
 
     def _multiply(self, cell: int) -> list[float]:
-        vector = self._vectors[cell]
-        doubled = self._doubled[cell] = [2.0 * sum(map(mul, vector, other)) for other in self._vectors]
+        """Return by how much the scores of all cells rise when a pod of this one has entered."""
+        doubled = [0.0] * len(self._vectors)
+        for part, column in zip(self._vectors[cell], self._columns, strict=True):
+            twice = 2.0 * part
+            doubled = [rise + twice * amount for rise, amount in zip(doubled, column, strict=True)]
+        self._doubled[cell] = doubled
         return doubled

@@ -40,8 +40,8 @@ class Stock:
         columns: The places of the resources in the lot's.
         samples: One shape for each kind, and ``counts``, ``sizes`` and ``mask_of`` by kind.
         masks: The distinct masks; ``sorts`` are the distinct masks and sizes, ``sort_of`` the sort of each kind.
-        cells: Sets of kinds of like sizes, ``least`` the least of each resource in each, ``twins`` for each kind those
-            of the same size.
+        cells: Sets of kinds of like sizes, ``cell_sizes`` the size of the first kind of each, ``least`` for each
+            resource the least amount in each, ``twins`` for each kind those of the same size.
         apart: Sets of kinds that must stand apart: the number of nodes they force, the most pods of them on a node, and
             their kinds, those that force most first.
         allowed: The kinds that an empty node takes: all but those whose own rules keep them out.
@@ -66,10 +66,10 @@ class Stock:
         ]
         self.sorts = list(sorts)
         self.cells = self._cells()
-        self.least = [
-            [min(amounts) for amounts in zip(*(self.sizes[kind] for kind in bits(kinds)), strict=True)]
-            for kinds in self.cells
-        ]
+        members = [[self.sizes[kind] for kind in bits(kinds)] for kinds in self.cells]
+        self.cell_sizes = [sizes[0] for sizes in members]
+        least = [[min(amounts) for amounts in zip(*sizes, strict=True)] for sizes in members]
+        self.least = [[amounts[i] for amounts in least] for i in range(len(self.resources))]
         same: dict[Size, int] = {}
         for kind, size in enumerate(self.sizes):
             same[size] = same.get(size, 0) | 1 << kind
@@ -197,10 +197,8 @@ class Stock:
 
     def used(self, contents: Iterable[tuple[int, int]]) -> Size:
         """Return what the contents of a node take."""
-        used = [0] * len(self.resources)
-        for kind, number in contents:
-            used = [have + more * number for have, more in zip(used, self.sizes[kind], strict=True)]
-        return tuple(used)
+        pods = list(contents)
+        return tuple([sum([amounts[kind] * number for kind, number in pods]) for amounts in self._amounts])
 
     def kinds_admitted(self, admits: int) -> int:
         """Return the kinds whose shapes are in a set of shapes, as a room gives it."""
