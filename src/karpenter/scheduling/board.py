@@ -59,6 +59,7 @@ class Board:
         self._eligible: dict[tuple[int, int], tuple[str, ...]] = {}
         self._matches: dict[tuple[int, int, int], bool] = {}
         self._admitted: dict[tuple[int, int, int], int] = {}
+        self._allowed: dict[tuple[object, ...], int] = {}
         for node in sorted(snapshot.nodes, key=lambda node: (not node.initialized, node.name)):
             self._stand(node, daemons)
 
@@ -80,6 +81,14 @@ class Board:
 
         Classes that differ in size alone get the same set, which is how packing knows that they can share nodes.
         """
+        pods = stance.pods
+        key = (stance.profile, pods.tolerations, pods.volumes, pods.ports, template.index)
+        known = self._allowed.get(key)
+        if known is None:
+            known = self._allowed[key] = self._allow(stance, template)
+        return known
+
+    def _allow(self, stance: Stance, template: Template) -> int:
         pods = stance.pods
         heeds = stance.profile.heeds_taint_wishes
         if not tolerates_all(template.pool.taints, pods.tolerations, heed_wishes=heeds):
@@ -373,7 +382,7 @@ class Board:
             self._spend(host, entry.mask)
         host.mask = entry.mask
         host.pins.update(entry.pins)
-        host.used = tuple(have + number * ask for have, ask in zip(host.used, stance.requests, strict=True))
+        host.used = tuple([have + number * ask for have, ask in zip(host.used, stance.requests, strict=True)])
         host.contents[stance] = host.contents.get(stance, 0) + number
         host.ports = host.ports.union(stance.pods.ports)
         host.attached = host.attached.union(stance.pods.volumes.attachments)

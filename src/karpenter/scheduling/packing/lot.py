@@ -17,7 +17,7 @@ from karpenter.model.catalogue import Catalogue
 __all__ = ["Bin", "Lot", "PackOptions", "Packing", "Room", "Shape"]
 
 
-class Shape(msgspec.Struct, frozen=True):
+class Shape(msgspec.Struct, frozen=True, gc=False):
     """Pods that are equal in all that packing looks at.
 
     Attributes:
@@ -109,7 +109,7 @@ class PackOptions:
     prove: bool = True
 
 
-class Bin(msgspec.Struct, frozen=True):
+class Bin(msgspec.Struct, frozen=True, gc=False):
     """A new node.
 
     Attributes:
