@@ -154,7 +154,8 @@ class _Reader:
             same_text.setdefault(text, []).append(pod)
         compiled: list[PodClass] = []
         unreadable: list[tuple[Pod, Exception]] = []
-        for alike in same_text.values():
+        # By text, since the first to be met gets the first numbers: the order of the input must not show in a plan.
+        for _, alike in sorted(same_text.items()):
             try:
                 pod_class = self._compile(alike[0])
             except Exception as trouble:  # noqa: BLE001 - one unreadable pod must not stop the others
