@@ -7,22 +7,19 @@ which order, is the business of its users. Counts only grow, so a refusal for la
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from karpenter.api.core import Pod
 from karpenter.api.labels import HOSTNAME
+from karpenter.model.affinity import NodeRules
 from karpenter.model.catalogue import bits, lowest_bit
-from karpenter.model.pods import is_terminal, is_terminating
-from karpenter.model.ports import host_ports
-from karpenter.model.resources import Resources, pod_requests, total
+from karpenter.model.resources import Resources, total
 from karpenter.model.snapshot import NodeView, Snapshot
 from karpenter.model.taints import tolerates_all
-from karpenter.model.topology import topology_rules
-from karpenter.model.volumes import attachments
-from karpenter.scheduling.groups import GroupTable
+from karpenter.scheduling.groups import Group, GroupTable
 from karpenter.scheduling.hosts import Entry, Host, counted_capacity, missing_daemons
 from karpenter.scheduling.stances import PlaceRule, Stance
 from karpenter.scheduling.templates import NOWHERE, Daemon, Template
+from karpenter.scheduling.vacancies import Vacancies
 
 __all__ = ["Board", "Entry", "Host"]
 
@@ -57,11 +54,16 @@ class Board:
         self.drawn: dict[str, int] = {}
         self.best_effort = best_effort
         self._eligible: dict[tuple[int, int], tuple[str, ...]] = {}
-        self._matches: dict[tuple[int, int, int], bool] = {}
+        self._matches: dict[tuple[object, ...], dict[int, bool]] = {}
+        self._standing_places: dict[tuple[int, NodeRules], frozenset[str]] = {}
         self._admitted: dict[tuple[int, int, int], int] = {}
         self._allowed: dict[tuple[object, ...], int] = {}
         for node in sorted(snapshot.nodes, key=lambda node: (not node.initialized, node.name)):
             self._stand(node, daemons)
+        self._count_standing()
+        # Standing nodes come first; those to be bought follow.
+        self.standing = len(self.hosts)
+        self._vacancies = Vacancies([tuple(map(int.__sub__, host.room, host.used)) for host in self.hosts])
 
     # What a pod may do.
 
@@ -106,17 +108,24 @@ class Board:
         """Tell whether a standing node's labels and taints suit the class."""
         node = host.node
         assert node is not None
-        key = (stance.pods.index, stance.level, host.index)
-        known = self._matches.get(key)
+        pods, profile = stance.pods, stance.profile
+        conditions = (profile.alternatives, profile.heeds_taint_wishes, pods.tolerations, pods.volumes)
+        # Classes that ask the same of a node share the answers.
+        answers = self._matches.setdefault(conditions, {})
+        known = answers.get(host.index)
         if known is None:
-            pods = stance.pods
-            heeds = stance.profile.heeds_taint_wishes
-            known = self._matches[key] = (
-                tolerates_all(node.taints, pods.tolerations, heed_wishes=heeds)
-                and any(term.matches(node.labels, node.name) for term in stance.profile.alternatives)
+            known = answers[host.index] = (
+                tolerates_all(node.taints, pods.tolerations, heed_wishes=profile.heeds_taint_wishes)
+                and any(term.matches(node.labels, node.name) for term in profile.alternatives)
                 and any(demand.allows(node.labels) for demand in pods.volumes.alternatives)
             )
         return known
+
+    def candidates(self, stance: Stance) -> Iterator[Host]:
+        """Yield, in order, the standing nodes that suit the class and had room for a pod of it to begin with."""
+        for index in bits(self._vacancies.holding(stance.requests)):
+            if self.matches(stance, self.hosts[index]):
+                yield self.hosts[index]
 
     def entry(self, stance: Stance, host: Host) -> Entry | None:
         """Return what it would settle if one more pod of the class entered the host; None if it may not."""
@@ -347,14 +356,20 @@ class Board:
             if tolerates_all(template.pool.taints, pods.tolerations):
                 mask = template.admits(pods.node.alternatives)
                 found.update(place for place, part in template.domains(group.key).items() if part & mask)
-        for host in self.hosts:
-            if host.node is not None and group.key in host.node.labels:
-                node = host.node
-                if group.places.admits(node.labels, node.taints, node.name) and pods.node.matches(
+        known = self._standing_places.get((number, pods.node))
+        if known is None:
+            known = self._standing_places[number, pods.node] = frozenset(self._standing_in(group, pods.node))
+        return tuple(sorted(found | known))
+
+    def _standing_in(self, group: Group, needs: NodeRules) -> Iterator[str]:
+        """Yield the places of a group in which nodes stand that meet some needs."""
+        for host in self.hosts[: self.standing]:
+            node = host.node
+            if node is not None and group.key in node.labels:
+                if group.places.admits(node.labels, node.taints, node.name) and needs.matches(
                     node.labels, node.name
                 ):
-                    found.add(node.labels[group.key])
-        return tuple(sorted(found))
+                    yield node.labels[group.key]
 
     def _appeal(self, stance: Stance, key: str, place: str, mask: int) -> tuple[int, int, int, str]:
         """Order places: fewest pods of the class's own spreads, of groups that count it, then the cheapest."""
@@ -503,47 +518,54 @@ class Board:
     # Standing nodes.
 
     def _stand(self, node: NodeView, daemons: Sequence[Daemon]) -> None:
-        pods = [pod for pod in node.pods if not is_terminal(pod)]
-        taken = total(pod_requests(pod) for pod in pods)
+        taken = node.census.requests
+        ports = node.census.ports
         missing = missing_daemons(node, daemons)
+        if missing:
+            taken = total((taken, *(daemon.requests for daemon in missing)))
+            for daemon in missing:
+                ports = ports.union(daemon.ports)
         host = Host(
             len(self.hosts),
             node=node,
-            used=self._vector(taken + total(daemon.requests for daemon in missing)),
+            used=self._vector(taken),
             room=self._vector(node.allocatable),
+            ports=ports,
+            attached=node.census.attached(self.snapshot.storage),
         )
         self.hosts.append(host)
-        for daemon in missing:
-            host.ports = host.ports.union(daemon.ports)
-        for pod in pods:
-            host.ports = host.ports.union(host_ports(pod))
-            host.attached = host.attached.union(attachments(pod, self.snapshot.storage))
-            if is_terminating(pod):
-                continue
-            self._count_standing(pod, host, node)
 
-    def _count_standing(self, pod: Pod, host: Host, node: NodeView) -> None:
-        meta = pod.metadata
-        for group in bits(self.table.counting(meta.namespace, meta.labels)):
-            known = self.table.groups[group]
-            if not known.places.admits(node.labels, node.taints, node.name):
-                continue
-            self.total[group] += 1
-            if known.by_host:
-                host.counts[group] = host.counts.get(group, 0) + 1
-            elif known.key in node.labels:
-                place = node.labels[known.key]
-                self.counts[group][place] = self.counts[group].get(place, 0) + 1
-        for rule in topology_rules(pod).affinities:
-            if not rule.anti or not rule.hard:
-                continue
-            group = self.table.number(rule.group)
-            if rule.group.key == HOSTNAME:
-                host.caps[group] = 0
-            elif rule.group.key in node.labels:
-                apart = self.kept_apart[group]
-                place = node.labels[rule.group.key]
-                apart[place] = apart.get(place, 0) + 1
+    def _count_standing(self) -> None:
+        """Count the pods that stand, as far as a group of this solve counts them or keeps them apart from others."""
+        hosts = {id(host.node): (host, host.node) for host in self.hosts if host.node is not None}
+        for census in self.snapshot.censuses():
+            for group in self.table.groups:
+                for found, number in census.counted_by(group.pods, self.snapshot.namespaces):
+                    host, node = hosts.get(id(found), (None, found))
+                    if host is not None and group.places.admits(node.labels, node.taints, node.name):
+                        self._count_standing_pods(group, host, node, number)
+                if self.table.filtered >> group.index & 1:
+                    continue
+                for found, number in census.keeping_apart(group.pods):
+                    host, node = hosts.get(id(found), (None, found))
+                    if host is not None:
+                        self._keep_apart(group, host, node, number)
+
+    def _count_standing_pods(self, group: Group, host: Host, node: NodeView, number: int) -> None:
+        self.total[group.index] += number
+        if group.by_host:
+            host.counts[group.index] = host.counts.get(group.index, 0) + number
+        elif group.key in node.labels:
+            place = node.labels[group.key]
+            self.counts[group.index][place] = self.counts[group.index].get(place, 0) + number
+
+    def _keep_apart(self, group: Group, host: Host, node: NodeView, number: int) -> None:
+        if group.by_host:
+            host.caps[group.index] = 0
+        elif group.key in node.labels:
+            apart = self.kept_apart[group.index]
+            place = node.labels[group.key]
+            apart[place] = apart.get(place, 0) + number
 
     def _vector(self, amounts: Resources) -> tuple[int, ...]:
         return tuple(amounts.get(resource, 0) for resource in self.resources)

@@ -8,6 +8,7 @@ counts on some nodes only). What finds no place here is handed back, uncounted, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 
 from karpenter.scheduling.board import Board, Entry, Host
 from karpenter.scheduling.options import SolveOptions
@@ -61,14 +62,13 @@ def _take_back_offenders(board: Board, portions: list[Portion], left: dict[Stanc
 
 def _use_room(board: Board, portions: list[Portion]) -> list[Portion]:
     """Fill nodes that stand or were opened before; return what is left."""
-    hosts = sorted(board.hosts, key=lambda host: (host.node is None, host.index))
-    if not hosts:
+    if not board.hosts:
         return [portion for portion in portions if portion.number]
     for portion in sorted(portions, key=lambda each: each.stance.pods.index):
-        for host in hosts:
+        for host in chain(board.candidates(portion.stance), board.hosts[board.standing :]):
+            _fill(board, portion, host)
             if not portion.number:
                 break
-            _fill(board, portion, host)
     return [portion for portion in portions if portion.number]
 
 

@@ -61,7 +61,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 def missing_daemons(node: NodeView, daemons: Iterable[Daemon]) -> list[Daemon]:
     """Return the DaemonSets' pods that belong on the node but are not there yet."""
-    there = {owner.uid for pod in node.pods for owner in pod.metadata.owner_references}
+    there = node.census.owners
     return [
         daemon
         for daemon in daemons

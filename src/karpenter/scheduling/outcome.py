@@ -32,9 +32,9 @@ def write_plan(
     new_nodes: list[NewNode] = []
     relaxed: dict[tuple[int, tuple[str, ...]], list[Pod]] = {}
     for host in board.hosts:
-        pods = _hand_out(host, handed, relaxed)
-        if not pods:
+        if not host.contents:
             continue
+        pods = _hand_out(host, handed, relaxed)
         if host.node is not None:
             existing[host.node.name] = pods
         else:
