@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from karpenter.api.labels import HOSTNAME
 from karpenter.model.affinity import NodeRules
 from karpenter.model.catalogue import bits, lowest_bit
-from karpenter.model.resources import Resources, total
+from karpenter.model.resources import total
 from karpenter.model.snapshot import NodeView, Snapshot
 from karpenter.model.taints import tolerates_all
 from karpenter.scheduling.groups import Group, GroupTable
@@ -55,6 +55,7 @@ class Board:
         self.best_effort = best_effort
         self._eligible: dict[tuple[int, int], tuple[str, ...]] = {}
         self._matches: dict[tuple[object, ...], dict[int, bool]] = {}
+        self._matching: dict[tuple[object, ...], tuple[int, ...]] = {}
         self._standing_places: dict[tuple[int, NodeRules], frozenset[str]] = {}
         self._admitted: dict[tuple[int, int, int], int] = {}
         self._allowed: dict[tuple[object, ...], int] = {}
@@ -108,16 +109,26 @@ class Board:
         """Tell whether a standing node's labels and taints suit the class."""
         node = host.node
         assert node is not None
-        pods, profile = stance.pods, stance.profile
-        conditions = (profile.alternatives, profile.heeds_taint_wishes, pods.tolerations, pods.volumes)
-        # Classes that ask the same of a node share the answers.
-        answers = self._matches.setdefault(conditions, {})
+        answers = self._matches.setdefault(_conditions(stance), {})
         known = answers.get(host.index)
         if known is None:
+            pods = stance.pods
+            heeds = stance.profile.heeds_taint_wishes
             known = answers[host.index] = (
-                tolerates_all(node.taints, pods.tolerations, heed_wishes=profile.heeds_taint_wishes)
-                and any(term.matches(node.labels, node.name) for term in profile.alternatives)
+                tolerates_all(node.taints, pods.tolerations, heed_wishes=heeds)
+                and any(term.matches(node.labels, node.name) for term in stance.profile.alternatives)
                 and any(demand.allows(node.labels) for demand in pods.volumes.alternatives)
+            )
+        return known
+
+    def matching(self, stance: Stance) -> tuple[int, ...]:
+        """Return the numbers of all standing nodes that suit the class."""
+        conditions = _conditions(stance)
+        known = self._matching.get(conditions)
+        if known is None:
+            standing = self.hosts[: self.standing]
+            known = self._matching[conditions] = tuple(
+                [host.index for host in standing if self.matches(stance, host)]
             )
         return known
 
@@ -528,8 +539,8 @@ class Board:
         host = Host(
             len(self.hosts),
             node=node,
-            used=self._vector(taken),
-            room=self._vector(node.allocatable),
+            used=taken.vector(self.resources),
+            room=node.allocatable.vector(self.resources),
             ports=ports,
             attached=node.census.attached(self.snapshot.storage),
         )
@@ -567,5 +578,8 @@ class Board:
             place = node.labels[group.key]
             apart[place] = apart.get(place, 0) + number
 
-    def _vector(self, amounts: Resources) -> tuple[int, ...]:
-        return tuple(amounts.get(resource, 0) for resource in self.resources)
+
+def _conditions(stance: Stance) -> tuple[object, ...]:
+    """Return what a class asks of the labels and taints of a node; classes that ask the same share the answers."""
+    pods, profile = stance.pods, stance.profile
+    return (profile.alternatives, profile.heeds_taint_wishes, pods.tolerations, pods.volumes)

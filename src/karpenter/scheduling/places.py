@@ -149,9 +149,7 @@ class _Settlement:
         """Return every combination of places that the class could have, on new or on standing nodes."""
         board = self._board
         masks = tuple(board.admitted(stance, template) for template in board.templates)
-        standing = tuple(
-            host.index for host in board.hosts if host.node is not None and board.matches(stance, host)
-        )
+        standing = board.matching(stance)
         known = self._spots_of.get((keys, masks, standing))
         if known is None:
             known = self._spots_of[keys, masks, standing] = self._combinations(keys, masks, standing)

@@ -42,6 +42,9 @@ _LONGEST_CHAIN = 8
 # before nodes exist can cost a node too many, which matters only while there are few.
 _FEW = 150
 
+# Everybody has a place, for nothing: no other way of placing can do better.
+_NOTHING_LEFT_TO_GAIN = (0, 0.0)
+
 
 def solve(snapshot: Snapshot, pods: Iterable[Pod], options: SolveOptions | None = None) -> Plan:
     """Place pods on standing nodes and on nodes to be bought.
@@ -53,11 +56,12 @@ def solve(snapshot: Snapshot, pods: Iterable[Pod], options: SolveOptions | None 
     """
     asked = tuple(pods)
     chosen = options or SolveOptions()
-    attempts = [_Solve(snapshot, asked, chosen, in_bulk=True)]
-    if len(asked) <= _FEW:
-        attempts.append(_Solve(snapshot, asked, chosen, in_bulk=False))
-    for attempt in attempts:
-        attempt.place()
+    attempts: list[_Solve] = []
+    for in_bulk in (True, False) if len(asked) <= _FEW else (True,):
+        attempts.append(_Solve(snapshot, asked, chosen, in_bulk=in_bulk))
+        attempts[-1].place()
+        if attempts[-1].cost() == _NOTHING_LEFT_TO_GAIN:
+            break
     return min(attempts, key=_Solve.cost).plan()
 
 

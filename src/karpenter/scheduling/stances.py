@@ -91,12 +91,11 @@ class Stances:
         rules = self._rules.get(key)
         if rules is None:
             rules = self._rules[key] = _rules(pod_class, profile, self._table, counted)
-        amounts = pod_class.requests
         return Stance(
             pods=pod_class,
             level=level,
             profile=profile,
-            requests=tuple([amounts.get(resource, 0) for resource in self._resources]),
+            requests=pod_class.requests.vector(self._resources),
             counted=counted,
             ambiguous=rules.ambiguous,
             caps=rules.caps,
