@@ -61,7 +61,10 @@ def buy(
         if spent + mix.value >= ceiling:
             return best
         filler = Filler(market.stock, [*map(mul, mix.weights, jitter)] if jitter else mix.weights)
-        nodes = _round(market, mix, filler, left) if mix.forced > _FORCED_SHARE * mix.value else []
+        in_rounds = mix.forced > _FORCED_SHARE * mix.value
+        nodes = _round(market, mix, filler, left, expired) if in_rounds else []
+        if nodes is None:
+            return None
         if not nodes:
             nodes = _best_trial(market, mix, filler, left)
         bought += nodes
@@ -132,8 +135,13 @@ def _best_trial(market: Market, mix: Mix, filler: Filler, left: list[int]) -> li
     return best * times
 
 
-def _round(market: Market, mix: Mix, filler: Filler, left: list[int]) -> list[Node]:
-    """Buy a part of the mix, options interleaved; each node first takes its share of pods that must stand apart."""
+def _round(
+    market: Market, mix: Mix, filler: Filler, left: list[int], expired: Callable[[], bool]
+) -> list[Node] | None:
+    """Buy a part of the mix, options interleaved; each node first takes its share of pods that must stand apart.
+
+    Returns nothing if time runs out: a round may buy hundreds of nodes.
+    """
     planned = sum(mix.amounts.values())
     options = list(_interleaved(mix.amounts))
     # Sets of kinds that must stand apart and may fill a share of every node to come: pods left, limit, kinds.
@@ -149,6 +157,8 @@ def _round(market: Market, mix: Mix, filler: Filler, left: list[int]) -> list[No
     everyone = present(left)
     nodes: list[Node] = []
     for option in options:
+        if expired():
+            return None
         # A little less than there are: the fluid's amounts are rounded.
         to_come = planned - len(nodes) - 1e-6
         seeds = [(members, limit) for pods, limit, members in apart if pods >= limit * to_come]
