@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from karpenter.api.labels import HOSTNAME
-from karpenter.model.affinity import NodeRules
+from karpenter.model.affinity import NodeRules, NodeTerm
 from karpenter.model.catalogue import bits, lowest_bit
 from karpenter.model.resources import total
 from karpenter.model.snapshot import NodeView, Snapshot
 from karpenter.model.taints import tolerates_all
+from karpenter.model.volumes import VolumeDemand
 from karpenter.scheduling.groups import Group, GroupTable
 from karpenter.scheduling.hosts import Entry, Host, counted_capacity, missing_daemons
 from karpenter.scheduling.stances import PlaceRule, Stance
@@ -126,9 +127,15 @@ class Board:
         conditions = _conditions(stance)
         known = self._matching.get(conditions)
         if known is None:
-            standing = self.hosts[: self.standing]
+            # Most pods ask nothing of labels and most nodes have no taints: those suit each other unseen.
+            asks = stance.profile.alternatives != (NodeTerm(),) or stance.pods.volumes != VolumeDemand()
             known = self._matching[conditions] = tuple(
-                [host.index for host in standing if self.matches(stance, host)]
+                [
+                    host.index
+                    for host in self.hosts[: self.standing]
+                    if (not asks and host.node is not None and not host.node.taints)
+                    or self.matches(stance, host)
+                ]
             )
         return known
 

@@ -89,10 +89,14 @@ class Filler:
         known = self._starts.get(room)
         if known is None:
             known = self._norms
-            for have, weight, column in zip(room, self._weights, self._columns, strict=True):
+            columns = zip(self._columns, self._stock.least, strict=True)
+            for have, weight, (column, least) in zip(room, self._weights, columns, strict=True):
                 twice = 2.0 * weight * have
-                known = [score - twice * amount for score, amount in zip(known, column, strict=True)]
-            known = self._starts[room] = self._fitting(known, room)
+                known = [
+                    _NEVER if amount > have else score - twice * dollars
+                    for score, dollars, amount in zip(known, column, least, strict=True)
+                ]
+            self._starts[room] = known
         return known
 
     def _fitting(self, scores: list[float], room: Sequence[int]) -> list[float]:
