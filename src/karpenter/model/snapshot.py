@@ -127,6 +127,9 @@ class Census:
         return crowds
 
 
+_NOBODY = Census(())
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """Nodes with their pods, pools, DaemonSets, storage and namespaces.
@@ -137,7 +140,7 @@ class Snapshot:
         daemons: One pod for each DaemonSet, as it would be on a new node.
         storage: Claims, volumes and classes.
         namespaces: The labels of each namespace.
-        shared: The census of the cluster that this one was made from; made anew if left out.
+        shared: The census of the cluster that this one was made from; its own if left out.
     """
 
     pools: tuple[Pool, ...] = ()
@@ -145,15 +148,14 @@ class Snapshot:
     daemons: tuple[Pod, ...] = ()
     storage: Storage = field(default_factory=Storage)
     namespaces: Mapping[str, Mapping[str, str]] = field(default=EMPTY)
-    shared: Census | None = field(default=None, repr=False, compare=False)
+    shared: Census = field(default=_NOBODY, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.shared is None:
+        if self.shared is _NOBODY:
             object.__setattr__(self, "shared", Census(self.nodes))
 
     def censuses(self) -> tuple[Census, ...]:
         """Return what together knows each node once; they may also know nodes that are gone, or as they were."""
-        assert self.shared is not None
         strangers = [node for node in self.nodes if not self.shared.knows(node)]
         return (self.shared, Census(strangers)) if strangers else (self.shared,)
 

@@ -383,11 +383,13 @@ class Board:
         """Yield the places of a group in which nodes stand that meet some needs."""
         for host in self.hosts[: self.standing]:
             node = host.node
-            if node is not None and group.key in node.labels:
-                if group.places.admits(node.labels, node.taints, node.name) and needs.matches(
-                    node.labels, node.name
-                ):
-                    yield node.labels[group.key]
+            if (
+                node is not None
+                and group.key in node.labels
+                and group.places.admits(node.labels, node.taints, node.name)
+                and needs.matches(node.labels, node.name)
+            ):
+                yield node.labels[group.key]
 
     def _appeal(self, stance: Stance, key: str, place: str, mask: int) -> tuple[int, int, int, str]:
         """Order places: fewest pods of the class's own spreads, of groups that count it, then the cheapest."""

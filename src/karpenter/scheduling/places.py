@@ -102,7 +102,7 @@ class _Settlement:
             best: _Spot | None = None
             best_appeal: tuple[int, int, int, int] | None = None
             for spot, (levels, own) in zip(spots, scales, strict=True):
-                if not unbound and not all([board.is_open(stance, key, place) for key, place in spot.pins]):
+                if not unbound and not all(board.is_open(stance, key, place) for key, place in spot.pins):
                     continue
                 appeal = (
                     sum([counts.get(place, 0) for counts, place in levels]),

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import mul, sub
 
-from karpenter.model.catalogue import bits, lowest_bit
+from karpenter.model.catalogue import lowest_bit
 from karpenter.scheduling.packing.filling import Filler
 from karpenter.scheduling.packing.market import Market, Mix, Node, cost_of
 from karpenter.scheduling.packing.rules import NodeRules

@@ -9,7 +9,7 @@ want much. Sizes are compared by cells (see the stock), so that the work does no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import add, mul, sub
+from operator import add, mul
 
 from karpenter.scheduling.packing.rules import NodeRules
 from karpenter.scheduling.packing.stock import Stock
@@ -102,9 +102,7 @@ class Filler:
     def _fitting(self, scores: list[float], room: Sequence[int]) -> list[float]:
         """Return the scores without those of cells of which no pod fits the room."""
         for have, column in zip(room, self._stock.least, strict=True):
-            scores = [
-                _NEVER if least > have else score for score, least in zip(scores, column, strict=True)
-            ]
+            scores = [_NEVER if least > have else score for score, least in zip(scores, column, strict=True)]
         return scores
 
     def _pick(self, kinds: int, room: Sequence[int]) -> tuple[int, int, int]:

@@ -71,9 +71,7 @@ def buy_sets(
 class _Tries:
     """Sets packed so far, and the best of them."""
 
-    def __init__(
-        self, market: Market, views: Sequence[View], pods: int, expired: Callable[[], bool]
-    ) -> None:
+    def __init__(self, market: Market, views: Sequence[View], pods: int, expired: Callable[[], bool]) -> None:
         self._market = market
         self._expired = expired
         self._views = views

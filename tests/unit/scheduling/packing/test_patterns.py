@@ -117,3 +117,14 @@ def test_more_of_a_size_than_asked_for_may_be_planned() -> None:
 
     assert cost_of(program.dive()) <= cost_of(nodes) + 1e-9
     assert program.bound() <= cost_of(nodes) + 1e-9
+
+
+def test_no_more_patterns_are_looked_for_when_time_is_up() -> None:
+    market = _lumpy()
+    program = Patterns(market, market.stock.counts)
+    known = len(program._columns)
+
+    program.generate(lambda: True)
+
+    assert len(program._columns) == known
+    assert cost_of(program.dive()) > 0.0

@@ -90,3 +90,29 @@ def test_small_nodes_that_large_pods_do_not_fit_on_end_a_set_only() -> None:
 
     assert found is not None
     assert _held(found[0], 2) == market.stock.counts
+
+
+def test_time_that_is_up_leaves_the_best_set_so_far() -> None:
+    shapes = [shape(size, 3 * size % 11 + 1, 9, order=size) for size in (3, 4, 5, 7, 9, 11)]
+    market = _market(lot(linear_catalogue(), shapes))
+    asked = 0
+
+    def expired() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 2
+
+    found = buy_sets(market, market.stock.counts, expired)
+    unhurried = buy_sets(market, market.stock.counts, never)
+
+    assert found is not None
+    assert unhurried is not None
+    assert _held(found[0], 6) == market.stock.counts
+    assert cost_of(unhurried[0]) <= cost_of(found[0])
+    assert asked <= 4
+
+
+def test_time_that_is_up_at_once_leaves_no_set() -> None:
+    market = _market(lot(linear_catalogue(), [shape(3, 6, 40)]))
+
+    assert buy_sets(market, market.stock.counts, lambda: True) is None
