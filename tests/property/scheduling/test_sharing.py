@@ -5,14 +5,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from msgspec.structs import replace as replace_fields
 
 from karpenter.model.snapshot import Census, Snapshot
 from karpenter.scheduling import solve
 from tests.property.scheduling.rendering import render
-from tests.property.scheduling.test_plans import SEEDS, options_for, tried
+from tests.property.scheduling.test_plans import EXAMPLES, SEEDS, options_for, tried
 from tests.strategies import random_problem
+
+pytestmark = pytest.mark.timeout(max(60, EXAMPLES // 10))
 
 
 def just_read(snapshot: Snapshot) -> Snapshot:
