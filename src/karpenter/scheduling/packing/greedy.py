@@ -57,7 +57,6 @@ def _widest(market: Market, left: Sequence[int], order: Sequence[int], options: 
     allowed = stock.allowed
     used = [0] * len(stock.resources)
     contents: list[tuple[int, int]] = []
-    falling = [-stock.sizes[kind][0] for kind in order]
     place = 0
     while place < len(order):
         kind = order[place]
@@ -78,7 +77,7 @@ def _widest(market: Market, left: Sequence[int], order: Sequence[int], options: 
         else:
             # All kinds that take more of the first resource than any option has left are passed over at once.
             room = menu.most(options) - used[0]
-            place = max(place, bisect_left(falling, -room))
+            place = max(place, bisect_left(order, -room, key=lambda kind: -stock.sizes[kind][0]))
     option = lowest_bit(options)
     return Node(option, market.costs[option], tuple(sorted(contents)), tuple(used))
 

@@ -161,29 +161,36 @@ class Market:
         pods = self.stock.by_sort(counts)
         there = sum([1 << sort for sort, count in enumerate(pods) if count])
         many = there.bit_count() > _MOST_SORTS
-        known: dict[int, tuple[list[int], list[tuple[int, int, int, int]]]] = {}
-        nothing = (0,) * len(self.stock.resources)
-        found: list[Size] = []
-        for capacity, sorts in zip(self.menu.capacities, self._sorts_on, strict=True):
-            held = sorts & there
-            if not held:
-                found.append(nothing)
-                continue
-            if many:
-                held = there
-            if held not in known:
-                known[held] = _ratios(
-                    [(self.stock.sorts[sort][1], pods[sort]) for sort in bits(held)], len(capacity)
-                )
-            total, ratios = known[held]
-            usable = list(map(min, capacity, total))
-            for i, j, above, below in ratios:
-                usable[i] = min(usable[i], usable[j] * above // below)
-            for i, (step, sums) in enumerate(self._reach):
-                if sums:
-                    usable[i] = ((sums & (2 << usable[i] // step) - 1).bit_length() - 1) * step
-            found.append(tuple(usable))
+        # Options that hold the same sorts are worked out together.
+        alike: dict[int, list[int]] = {}
+        for option, sorts in enumerate(self._sorts_on):
+            if sorts & there:
+                alike.setdefault(there if many else sorts & there, []).append(option)
+        found: list[Size] = [(0,) * len(self.stock.resources)] * len(self._sorts_on)
+        for held, options in alike.items():
+            sizes = [(self.stock.sorts[sort][1], pods[sort]) for sort in bits(held)]
+            for option, usable in zip(options, self._usable(options, sizes), strict=True):
+                found[option] = usable
         return found
+
+    def _usable(self, options: Sequence[int], pods: Sequence[tuple[Size, int]]) -> Iterable[Size]:
+        """Return what pods of some sizes can load on options that hold each of them."""
+        capacities = self.menu.capacities
+        total, ratios = _ratios(pods, len(self.stock.resources))
+        columns = [
+            _cut([capacities[option][i] for option in options], most) for i, most in enumerate(total)
+        ]
+        for i, j, above, below in ratios:
+            columns[i] = [
+                min(have, other * above // below) for have, other in zip(columns[i], columns[j], strict=True)
+            ]
+        for i, (step, sums) in enumerate(self._reach):
+            if sums:
+                reached = {
+                    most: ((sums & (2 << most // step) - 1).bit_length() - 1) * step for most in set(columns[i])
+                }
+                columns[i] = [reached[most] for most in columns[i]]
+        return zip(*columns, strict=True)
 
     def _aisles(self) -> list[Aisle]:
         found = []
