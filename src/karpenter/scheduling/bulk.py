@@ -185,9 +185,10 @@ def _pack(
     for bought in packing.bins:
         if not board.keeps_min_values(template, bought.mask):
             continue
-        host: Host = board.open(template)
+        pods: dict[Stance, int] = {}
         for index, number in bought.contents:
             portion, _ = lot[index]
-            board.enter(portion.stance, host, Entry(bought.mask, pins), number, counted=True)
+            pods[portion.stance] = pods.get(portion.stance, 0) + number
             portion.number -= number
+        board.move_in(board.open(template), Entry(bought.mask, pins), pods, bought.used)
     return [portion for portion, _ in lot]

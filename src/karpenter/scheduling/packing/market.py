@@ -177,9 +177,7 @@ class Market:
         """Return what pods of some sizes can load on options that hold each of them."""
         capacities = self.menu.capacities
         total, ratios = _ratios(pods, len(self.stock.resources))
-        columns = [
-            _cut([capacities[option][i] for option in options], most) for i, most in enumerate(total)
-        ]
+        columns = [_cut([capacities[option][i] for option in options], most) for i, most in enumerate(total)]
         for i, j, above, below in ratios:
             columns[i] = [
                 min(have, other * above // below) for have, other in zip(columns[i], columns[j], strict=True)
@@ -187,7 +185,8 @@ class Market:
         for i, (step, sums) in enumerate(self._reach):
             if sums:
                 reached = {
-                    most: ((sums & (2 << most // step) - 1).bit_length() - 1) * step for most in set(columns[i])
+                    most: ((sums & (2 << most // step) - 1).bit_length() - 1) * step
+                    for most in set(columns[i])
                 }
                 columns[i] = [reached[most] for most in columns[i]]
         return zip(*columns, strict=True)
@@ -238,8 +237,8 @@ class Market:
         asked = [i for i, amount in enumerate(total) if amount]
         rows = []
         for i in asked:
-            scale = 1.0 / total[i]
-            rows.append([amount * scale for amount in _cut(aisle.usable[i], most[i])])
+            scale, limit = 1.0 / total[i], most[i]
+            rows.append([(min(limit, amount)) * scale for amount in aisle.usable[i]])
         if nodes > 1:
             rows.append([1.0 / nodes] * len(aisle.options))
         answer = cover(rows, aisle.costs, [1.0] * len(rows))
