@@ -59,9 +59,11 @@ class Filler:
             cell = scores.index(lowest)
             kind, fits, refused = self._pick(allowed & cells[cell], room)
             if not fits:
-                allowed &= ~refused
                 scores[cell] = _NEVER
-                scores = self._fitting(scores, room)
+                if refused:
+                    # Where one size is too large by now, others are: they go together.
+                    allowed &= ~refused
+                    scores = self._fitting(scores, room)
                 continue
             held = placed.get(kind, 0)
             number = min(fits // _SHARE or 1, left[kind] - held)

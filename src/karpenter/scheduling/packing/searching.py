@@ -64,6 +64,7 @@ class Search:
         self._options = options
         self._expired = expired
         self._limits = Allowance(market.stock.lot)
+        self._buyable = sum([count for kind, count in enumerate(counts) if market.is_buyable(kind)])
         price, number, _ = self._fluid_of(market)
         # What a node costs beside its price, and at least what one node less may cost.
         self._fee = max(options.node_fee, options.tolerance * price / max(1.0, number))
@@ -90,10 +91,9 @@ class Search:
         return value, nodes, forced
 
     def _candidate(self, nodes: Sequence[Node], market: Market, found_by: str) -> Candidate:
-        buyable = sum([count for kind, count in enumerate(self._counts) if market.is_buyable(kind)])
         held = sum([number for node in nodes for _, number in node.contents])
         price = sum([market.menu.prices[node.option] for node in nodes])
-        return Candidate(nodes, market, buyable - held, price + self._fee * len(nodes), price, found_by)
+        return Candidate(nodes, market, self._buyable - held, price + self._fee * len(nodes), price, found_by)
 
     def run(self) -> None:
         """Look for better plans, as far as effort and time go."""
