@@ -95,6 +95,7 @@ class Market:
         self.stock = stock
         self.menu = menu
         self.costs = list(menu.prices)
+        self._last_mixes: dict[bool, tuple[tuple[int, ...], Mix]] = {}
         holding_sort = [menu.admitting[mask] & menu.holds(size) for mask, size in stock.sorts]
         self.options_of = [holding_sort[sort] for sort in stock.sort_of]
         self._sorts_on = _transposed(holding_sort, len(menu))
@@ -112,6 +113,7 @@ class Market:
         """Return the same market with other costs, which must rise with the options' numbers."""
         other = copy(self)
         other.costs = list(costs)
+        other._last_mixes = {}  # noqa: SLF001 - a copy of this one
         other.aisles = [
             aisle._replace(costs=[costs[option] for option in aisle.options]) for aisle in self.aisles
         ]
@@ -218,6 +220,14 @@ class Market:
             counts: The pods, at least one.
             roomy: Whether to leave out options that do not hold each of the pods; some option must.
         """
+        # Several steps ask for the same pods one after the other.
+        known, mix = self._last_mixes.get(roomy, ((), None))
+        if mix is None or known != tuple(counts):
+            mix = self._mix(counts, roomy=roomy)
+            self._last_mixes[roomy] = tuple(counts), mix
+        return mix
+
+    def _mix(self, counts: Sequence[int], *, roomy: bool) -> Mix:
         stock = self.stock
         total = stock.total(counts)
         nodes, apart = stock.forced_nodes(counts)
