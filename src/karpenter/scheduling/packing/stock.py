@@ -96,14 +96,14 @@ class Stock:
         lot = self.lot
         doors = list(dict.fromkeys(room.admits for room in lot.rooms))
         # Shapes are many and their parts few: each part is looked at once, and stands for its place among its kind.
-        caps = _ranks({shape.caps for shape in lot.shapes}, sorted)
+        owned = 0
+        for owner in {*(shape.caps for shape in lot.shapes), *(room.caps for room in lot.rooms)}:
+            for group, _ in owner:
+                owned |= 1 << group
+        caps, counted = self._ranked_rules(owned)
         sizes = _ranks({shape.size for shape in lot.shapes}, lambda size: [-amount for amount in size])
         masks = self._sellable_masks()
         places = _ranks(masks, masks.__getitem__)
-        owned = 0
-        for owner in {*caps, *(room.caps for room in lot.rooms)}:
-            for group, _ in owner:
-                owned |= 1 << group
         folded: dict[tuple[object, ...], list[tuple[int, int, int]]] = {}
         for index, shape in enumerate(lot.shapes):
             if shape.count > 0:
@@ -111,7 +111,7 @@ class Stock:
                     not shape.caps,
                     sizes[shape.size],
                     caps[shape.caps],
-                    shape.counted & owned,
+                    counted[shape.counted],
                     shape.ports,
                     shape.port_conflicts,
                     places[shape.mask],
@@ -134,6 +134,34 @@ class Stock:
             )
             kinds.append((sample, [(index, count) for _, index, count in members]))
         return kinds
+
+    def _ranked_rules(self, owned: int) -> tuple[dict[tuple[tuple[int, int], ...], int], dict[int, int]]:
+        """Return the rank of each owner's rules, and of each set of groups that count a shape.
+
+        What concerns most pods comes first, whatever the numbers of the groups: those pods are the hardest to part.
+
+        Args:
+            owned: The groups that somebody has a rule about, as bits.
+        """
+        shapes = self.lot.shapes
+        pods: dict[int, int] = {}
+        for shape in shapes:
+            groups = shape.counted & owned
+            pods[groups] = pods.get(groups, 0) + shape.count
+        by_group: dict[int, int] = dict.fromkeys(bits(owned), 0)
+        for groups, count in pods.items():
+            for group in bits(groups):
+                by_group[group] += count
+        return (
+            _ranks(
+                {shape.caps for shape in shapes},
+                lambda owner: sorted((-by_group[group], group, limit) for group, limit in owner),
+            ),
+            _ranks(
+                {shape.counted for shape in shapes},
+                lambda groups: (-pods[groups & owned], groups & owned),
+            ),
+        )
 
     def _sellable_masks(self) -> dict[int, int]:
         """Return for each mask of the shapes the offerings in it that can be bought at all."""
