@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from karpenter.scheduling.vacancies import Vacancies
@@ -7,6 +7,7 @@ from karpenter.scheduling.vacancies import Vacancies
 AMOUNTS = st.tuples(st.integers(-3, 9), st.integers(-3, 9))
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(free=st.lists(AMOUNTS, max_size=8), asked=AMOUNTS)
 def test_nodes_that_hold_a_pod_are_those_with_as_much_of_everything(
     free: list[tuple[int, int]], asked: tuple[int, int]
