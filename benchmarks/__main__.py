@@ -7,10 +7,10 @@ import argparse
 import json
 import sys
 
-from benchmarks import decode_pods
+from benchmarks import decode_pods, solve_without
 from benchmarks.measure import Row
 
-BENCHMARKS = {"decode-pods": decode_pods.run}
+BENCHMARKS = {"decode-pods": decode_pods.run, "solve-without": solve_without.run}
 
 
 def main(arguments: list[str]) -> int:

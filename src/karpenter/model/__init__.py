@@ -14,7 +14,8 @@
 ``spelling``      what a mistyped label was meant to be
 ``catalogue``     every offering that can be bought, as one bit each, in price order
 ``pools``         a NodePool as scheduling sees it
-``snapshot``      the cluster at one moment
+``census``        what the pods of a node amount to, counted once
+``snapshot``      the cluster at one moment, and who stands where in it
 ================  ==========================================================================================
 
 Nothing here does I/O, reads a clock or decides where a pod goes.
@@ -77,7 +78,7 @@ from karpenter.model.selectors import (
     compile_selector,
     select_namespaces,
 )
-from karpenter.model.snapshot import NodeView, Snapshot
+from karpenter.model.snapshot import Census, NodeView, Snapshot
 from karpenter.model.spelling import nearest_label
 from karpenter.model.taints import (
     canonical_tolerations,
@@ -119,6 +120,7 @@ __all__ = [
     "AttachLimitExceeded",
     "Attachments",
     "Catalogue",
+    "Census",
     "Conflict",
     "CountGroup",
     "DoNotDisrupt",

@@ -110,6 +110,11 @@ class Resources(Mapping[str, int]):
             left[name] = left.get(name, 0) - amount
         return Resources(left)
 
+    def vector(self, names: Iterable[str]) -> tuple[int, ...]:
+        """Gives the amounts of some resources, in the order asked for."""
+        amounts = self._amounts
+        return tuple([amounts.get(name, 0) for name in names])
+
     def largest(self, other: Resources) -> Resources:
         """Gives for each resource the larger of both amounts."""
         return Resources(_largest(self._amounts, other._amounts))

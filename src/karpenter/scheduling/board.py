@@ -7,22 +7,20 @@ which order, is the business of its users. Counts only grow, so a refusal for la
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from karpenter.api.core import Pod
 from karpenter.api.labels import HOSTNAME
+from karpenter.model.affinity import NodeRules, NodeTerm
 from karpenter.model.catalogue import bits, lowest_bit
-from karpenter.model.pods import is_terminal, is_terminating
-from karpenter.model.ports import host_ports
-from karpenter.model.resources import Resources, pod_requests, total
-from karpenter.model.snapshot import NodeView, Snapshot
+from karpenter.model.snapshot import Snapshot
 from karpenter.model.taints import tolerates_all
-from karpenter.model.topology import topology_rules
-from karpenter.model.volumes import attachments
-from karpenter.scheduling.groups import GroupTable
-from karpenter.scheduling.hosts import Entry, Host, counted_capacity, missing_daemons
+from karpenter.model.volumes import VolumeDemand
+from karpenter.scheduling.ground import stand
+from karpenter.scheduling.groups import Group, GroupTable
+from karpenter.scheduling.hosts import Entry, Host, counted_capacity
 from karpenter.scheduling.stances import PlaceRule, Stance
 from karpenter.scheduling.templates import NOWHERE, Daemon, Template
+from karpenter.scheduling.vacancies import Vacancies
 
 __all__ = ["Board", "Entry", "Host"]
 
@@ -57,10 +55,15 @@ class Board:
         self.drawn: dict[str, int] = {}
         self.best_effort = best_effort
         self._eligible: dict[tuple[int, int], tuple[str, ...]] = {}
-        self._matches: dict[tuple[int, int, int], bool] = {}
+        self._matches: dict[tuple[object, ...], dict[int, bool]] = {}
+        self._matching: dict[tuple[object, ...], tuple[int, ...]] = {}
+        self._standing_places: dict[tuple[int, NodeRules], frozenset[str]] = {}
         self._admitted: dict[tuple[int, int, int], int] = {}
-        for node in sorted(snapshot.nodes, key=lambda node: (not node.initialized, node.name)):
-            self._stand(node, daemons)
+        self._allowed: dict[tuple[object, ...], int] = {}
+        stand(snapshot, daemons, self)
+        # Standing nodes come first; those to be bought follow.
+        self.standing = len(self.hosts)
+        self._vacancies = Vacancies([tuple(map(int.__sub__, host.room, host.used)) for host in self.hosts])
 
     # What a pod may do.
 
@@ -81,6 +84,14 @@ class Board:
         Classes that differ in size alone get the same set, which is how packing knows that they can share nodes.
         """
         pods = stance.pods
+        key = (stance.profile, pods.tolerations, pods.volumes, pods.ports, template.index)
+        known = self._allowed.get(key)
+        if known is None:
+            known = self._allowed[key] = self._allow(stance, template)
+        return known
+
+    def _allow(self, stance: Stance, template: Template) -> int:
+        pods = stance.pods
         heeds = stance.profile.heeds_taint_wishes
         if not tolerates_all(template.pool.taints, pods.tolerations, heed_wishes=heeds):
             return 0
@@ -97,17 +108,40 @@ class Board:
         """Tell whether a standing node's labels and taints suit the class."""
         node = host.node
         assert node is not None
-        key = (stance.pods.index, stance.level, host.index)
-        known = self._matches.get(key)
+        answers = self._matches.setdefault(_conditions(stance), {})
+        known = answers.get(host.index)
         if known is None:
             pods = stance.pods
             heeds = stance.profile.heeds_taint_wishes
-            known = self._matches[key] = (
+            known = answers[host.index] = (
                 tolerates_all(node.taints, pods.tolerations, heed_wishes=heeds)
                 and any(term.matches(node.labels, node.name) for term in stance.profile.alternatives)
                 and any(demand.allows(node.labels) for demand in pods.volumes.alternatives)
             )
         return known
+
+    def matching(self, stance: Stance) -> tuple[int, ...]:
+        """Return the numbers of all standing nodes that suit the class."""
+        conditions = _conditions(stance)
+        known = self._matching.get(conditions)
+        if known is None:
+            # Most pods ask nothing of labels and most nodes have no taints: those suit each other unseen.
+            asks = stance.profile.alternatives != (NodeTerm(),) or stance.pods.volumes != VolumeDemand()
+            known = self._matching[conditions] = tuple(
+                [
+                    host.index
+                    for host in self.hosts[: self.standing]
+                    if (not asks and host.node is not None and not host.node.taints)
+                    or self.matches(stance, host)
+                ]
+            )
+        return known
+
+    def candidates(self, stance: Stance) -> Iterator[Host]:
+        """Yield, in order, the standing nodes that suit the class and had room for a pod of it to begin with."""
+        for index in bits(self._vacancies.holding(stance.requests)):
+            if self.matches(stance, self.hosts[index]):
+                yield self.hosts[index]
 
     def entry(self, stance: Stance, host: Host) -> Entry | None:
         """Return what it would settle if one more pod of the class entered the host; None if it may not."""
@@ -304,7 +338,10 @@ class Board:
         for group in stance.counted_by.get(key, ()):
             if self.kept_apart[group].get(place):
                 return False
-        return all(self.rule_holds(rule, stance, place) for rule in stance.places.get(key, ()))
+        for rule in stance.places.get(key, ()):  # noqa: SIM110 - asked for every pod and place, twice as fast
+            if not self.rule_holds(rule, stance, place):
+                return False
+        return True
 
     def rule_holds(self, rule: PlaceRule, stance: Stance, place: str) -> bool:
         """Tell whether a rule lets one more pod of the class into a place."""
@@ -321,7 +358,7 @@ class Board:
         if len(places) < rule.min_domains or not places:
             return 0
         counts = self.counts[rule.group]
-        return min(counts.get(place, 0) for place in places)
+        return min([counts.get(place, 0) for place in places])
 
     def eligible(self, group: int, stance: Stance) -> tuple[str, ...]:
         """Return the places of a group that a class's needs allow, standing or to be bought."""
@@ -338,14 +375,22 @@ class Board:
             if tolerates_all(template.pool.taints, pods.tolerations):
                 mask = template.admits(pods.node.alternatives)
                 found.update(place for place, part in template.domains(group.key).items() if part & mask)
-        for host in self.hosts:
-            if host.node is not None and group.key in host.node.labels:
-                node = host.node
-                if group.places.admits(node.labels, node.taints, node.name) and pods.node.matches(
-                    node.labels, node.name
-                ):
-                    found.add(node.labels[group.key])
-        return tuple(sorted(found))
+        known = self._standing_places.get((number, pods.node))
+        if known is None:
+            known = self._standing_places[number, pods.node] = frozenset(self._standing_in(group, pods.node))
+        return tuple(sorted(found | known))
+
+    def _standing_in(self, group: Group, needs: NodeRules) -> Iterator[str]:
+        """Yield the places of a group in which nodes stand that meet some needs."""
+        for host in self.hosts[: self.standing]:
+            node = host.node
+            if (
+                node is not None
+                and group.key in node.labels
+                and group.places.admits(node.labels, node.taints, node.name)
+                and needs.matches(node.labels, node.name)
+            ):
+                yield node.labels[group.key]
 
     def _appeal(self, stance: Stance, key: str, place: str, mask: int) -> tuple[int, int, int, str]:
         """Order places: fewest pods of the class's own spreads, of groups that count it, then the cheapest."""
@@ -373,7 +418,7 @@ class Board:
             self._spend(host, entry.mask)
         host.mask = entry.mask
         host.pins.update(entry.pins)
-        host.used = tuple(have + number * ask for have, ask in zip(host.used, stance.requests, strict=True))
+        host.used = tuple([have + number * ask for have, ask in zip(host.used, stance.requests, strict=True)])
         host.contents[stance] = host.contents.get(stance, 0) + number
         host.ports = host.ports.union(stance.pods.ports)
         host.attached = host.attached.union(stance.pods.volumes.attachments)
@@ -381,6 +426,25 @@ class Board:
         self._count_on_host(stance, host, number, away)
         if not counted:
             self.count(stance, entry.pins, number, away)
+
+    def move_in(self, host: Host, entry: Entry, pods: Mapping[Stance, int], used: tuple[int, ...]) -> None:
+        """Let pods of many classes enter an empty new node together; their places have been counted before.
+
+        Args:
+            host: The node.
+            entry: What they settle together.
+            pods: How many pods of each class; no class that a rule counts on some nodes only.
+            used: What they take together.
+        """
+        if host.template is not None and host.template.pool.limits:
+            self._spend(host, entry.mask)
+        host.mask = entry.mask
+        host.pins.update(entry.pins)
+        host.used = used
+        host.contents.update(pods)
+        for stance, number in pods.items():
+            host.attached = host.attached.union(stance.pods.volumes.attachments)
+            self._count_on_host(stance, host, number, 0)
 
     def leave(self, stance: Stance, host: Host, number: int) -> None:
         """Take pods of a class off a host again; places that they settled stay settled."""
@@ -491,50 +555,8 @@ class Board:
             for requirement in template.min_values
         )
 
-    # Standing nodes.
 
-    def _stand(self, node: NodeView, daemons: Sequence[Daemon]) -> None:
-        pods = [pod for pod in node.pods if not is_terminal(pod)]
-        taken = total(pod_requests(pod) for pod in pods)
-        missing = missing_daemons(node, daemons)
-        host = Host(
-            len(self.hosts),
-            node=node,
-            used=self._vector(taken + total(daemon.requests for daemon in missing)),
-            room=self._vector(node.allocatable),
-        )
-        self.hosts.append(host)
-        for daemon in missing:
-            host.ports = host.ports.union(daemon.ports)
-        for pod in pods:
-            host.ports = host.ports.union(host_ports(pod))
-            host.attached = host.attached.union(attachments(pod, self.snapshot.storage))
-            if is_terminating(pod):
-                continue
-            self._count_standing(pod, host, node)
-
-    def _count_standing(self, pod: Pod, host: Host, node: NodeView) -> None:
-        meta = pod.metadata
-        for group in bits(self.table.counting(meta.namespace, meta.labels)):
-            known = self.table.groups[group]
-            if not known.places.admits(node.labels, node.taints, node.name):
-                continue
-            self.total[group] += 1
-            if known.by_host:
-                host.counts[group] = host.counts.get(group, 0) + 1
-            elif known.key in node.labels:
-                place = node.labels[known.key]
-                self.counts[group][place] = self.counts[group].get(place, 0) + 1
-        for rule in topology_rules(pod).affinities:
-            if not rule.anti or not rule.hard:
-                continue
-            group = self.table.number(rule.group)
-            if rule.group.key == HOSTNAME:
-                host.caps[group] = 0
-            elif rule.group.key in node.labels:
-                apart = self.kept_apart[group]
-                place = node.labels[rule.group.key]
-                apart[place] = apart.get(place, 0) + 1
-
-    def _vector(self, amounts: Resources) -> tuple[int, ...]:
-        return tuple(amounts.get(resource, 0) for resource in self.resources)
+def _conditions(stance: Stance) -> tuple[object, ...]:
+    """Return what a class asks of the labels and taints of a node; classes that ask the same share the answers."""
+    pods, profile = stance.pods, stance.profile
+    return (profile.alternatives, profile.heeds_taint_wishes, pods.tolerations, pods.volumes)

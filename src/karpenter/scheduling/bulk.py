@@ -8,6 +8,7 @@ counts on some nodes only). What finds no place here is handed back, uncounted, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 
 from karpenter.scheduling.board import Board, Entry, Host
 from karpenter.scheduling.options import SolveOptions
@@ -61,14 +62,13 @@ def _take_back_offenders(board: Board, portions: list[Portion], left: dict[Stanc
 
 def _use_room(board: Board, portions: list[Portion]) -> list[Portion]:
     """Fill nodes that stand or were opened before; return what is left."""
-    hosts = sorted(board.hosts, key=lambda host: (host.node is None, host.index))
-    if not hosts:
+    if not board.hosts:
         return [portion for portion in portions if portion.number]
     for portion in sorted(portions, key=lambda each: each.stance.pods.index):
-        for host in hosts:
+        for host in chain(board.candidates(portion.stance), board.hosts[board.standing :]):
+            _fill(board, portion, host)
             if not portion.number:
                 break
-            _fill(board, portion, host)
     return [portion for portion in portions if portion.number]
 
 
@@ -177,15 +177,18 @@ def _pack(
             overheads=tuple((mask, overhead) for mask, overhead, _ in template.overheads),
             limits=tuple(sorted(board.left_of_limits(template).items())),
         ),
-        options=PackOptions(tolerance=options.tolerance, seed=options.seed),
+        options=PackOptions(
+            tolerance=options.tolerance, effort=options.effort, seed=options.seed, prove=False
+        ),
         expired=options.expired,
     )
     for bought in packing.bins:
         if not board.keeps_min_values(template, bought.mask):
             continue
-        host: Host = board.open(template)
+        pods: dict[Stance, int] = {}
         for index, number in bought.contents:
             portion, _ = lot[index]
-            board.enter(portion.stance, host, Entry(bought.mask, pins), number, counted=True)
+            pods[portion.stance] = pods.get(portion.stance, 0) + number
             portion.number -= number
+        board.move_in(board.open(template), Entry(bought.mask, pins), pods, bought.used)
     return [portion for portion, _ in lot]

@@ -24,11 +24,12 @@ from karpenter.model.taints import canonical_tolerations
 from karpenter.model.topology import AffinityRule, CountGroup, SpreadRule, TopologyRules, topology_rules
 from karpenter.model.volumes import Storage, VolumeDemand, volume_demand
 
-__all__ = ["PodClass", "Profile", "Readings", "UnsupportedPodError", "fold", "profiles_of", "read"]
+__all__ = ["PodClass", "Profile", "Readings", "UnsupportedPodError", "encode", "fold", "profiles_of", "read"]
 
 T = TypeVar("T")
 
-_encode = msgspec.json.Encoder(order="deterministic").encode
+# Equal values have equal texts, whatever the order of mappings and sets in them.
+encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class UnsupportedPodError(KarpenterError):
@@ -147,14 +148,15 @@ class _Reader:
     def run(self, pods: Iterable[Pod]) -> Readings:
         same_text: dict[bytes, list[Pod]] = {}
         for pod in pods:
-            text = _encode((pod.metadata.namespace, pod.metadata.labels, pod.spec))
+            text = encode((pod.metadata.namespace, pod.metadata.labels, pod.spec))
             if pod.spec.volumes:
                 # A claim is found by the pod's own name too, and attaches once: such pods stand for themselves.
                 text += pod.metadata.name.encode()
             same_text.setdefault(text, []).append(pod)
         compiled: list[PodClass] = []
         unreadable: list[tuple[Pod, Exception]] = []
-        for alike in same_text.values():
+        # By text, since the first to be met gets the first numbers: the order of the input must not show in a plan.
+        for _, alike in sorted(same_text.items()):
             try:
                 pod_class = self._compile(alike[0])
             except Exception as trouble:  # noqa: BLE001 - one unreadable pod must not stop the others
@@ -202,7 +204,7 @@ class _Reader:
 
 
 def _once(known: dict[bytes, T], part: object, compile_part: Callable[[], T]) -> T:
-    text = _encode(part)
+    text = encode(part)
     found = known.get(text)
     if found is None:
         found = known[text] = compile_part()

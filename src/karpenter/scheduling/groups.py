@@ -90,6 +90,10 @@ class GroupTable:
         self._counted.clear()
         return index
 
+    def find(self, pods: CountGroup) -> int | None:
+        """Return the number of a group that counts everywhere; None if no rule of this solve speaks of it."""
+        return self._numbers.get((pods, _EVERYWHERE))
+
     def number_of_rule(self, rule: SpreadRule | AffinityRule, owner: PodClass) -> int:
         """Return the number of the group that a rule of a class counts."""
         if isinstance(rule, AffinityRule):

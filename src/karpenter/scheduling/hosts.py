@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from karpenter.model.catalogue import lowest_bit
 from karpenter.model.ports import HostPorts
 from karpenter.model.snapshot import NodeView
@@ -50,8 +52,7 @@ class Host:
     contents: dict[Stance, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """That a pod may enter a host, and what that settles."""
 
     mask: int
@@ -60,7 +61,7 @@ class Entry:
 
 def missing_daemons(node: NodeView, daemons: Iterable[Daemon]) -> list[Daemon]:
     """Return the DaemonSets' pods that belong on the node but are not there yet."""
-    there = {owner.uid for pod in node.pods for owner in pod.metadata.owner_references}
+    there = node.census.owners
     return [
         daemon
         for daemon in daemons

@@ -31,14 +31,16 @@ def write_plan(
     existing: dict[str, tuple[Pod, ...]] = {}
     new_nodes: list[NewNode] = []
     relaxed: dict[tuple[int, tuple[str, ...]], list[Pod]] = {}
+    # Nearly all nodes have the same DaemonSets.
+    overheads: dict[tuple[int, ...], Resources] = {}
     for host in board.hosts:
-        pods = _hand_out(host, handed, relaxed)
-        if not pods:
+        if not host.contents:
             continue
+        pods = _hand_out(host, handed, relaxed)
         if host.node is not None:
             existing[host.node.name] = pods
         else:
-            new_nodes.append(_new_node(board, host, pods, options))
+            new_nodes.append(_new_node(board, host, pods, options, overheads))
     new_nodes.sort(key=lambda node: (node.pool, pod_name(node.pods[0])))
     return Plan(
         existing=dict(sorted(existing.items())),
@@ -70,11 +72,20 @@ def _sorted(pods: Iterable[Pod]) -> tuple[Pod, ...]:
     return tuple(sorted(pods, key=lambda pod: (pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)))
 
 
-def _new_node(board: Board, host: Host, pods: tuple[Pod, ...], options: SolveOptions) -> NewNode:
+def _new_node(
+    board: Board,
+    host: Host,
+    pods: tuple[Pod, ...],
+    options: SolveOptions,
+    overheads: dict[tuple[int, ...], Resources],
+) -> NewNode:
     template = host.template
     assert template is not None
     position = lowest_bit(host.mask)
     overhead = template.overhead_at(position)
+    daemons = overheads.get(overhead)
+    if daemons is None:
+        daemons = overheads[overhead] = _amounts(board, overhead)
     return NewNode(
         pool=template.pool.name,
         labels=template.labels,
@@ -82,7 +93,7 @@ def _new_node(board: Board, host: Host, pods: tuple[Pod, ...], options: SolveOpt
         usable=_usable(host, template, options),
         pods=pods,
         requests=_amounts(board, tuple(map(int.__add__, host.used, overhead))),
-        daemon_overhead=_amounts(board, overhead),
+        daemon_overhead=daemons,
         pool_requirements=template.pool.requirements,
         min_values_relaxed=not board.has_min_values(template, host.mask),
     )

@@ -63,11 +63,13 @@ class _Settlement:
         self._load: dict[_Pins, int] = {}
         # Groups by which somebody levels: owners of a spread, placed now or waiting.
         self._levelled = 0
+        self._somebody_keeps_apart = any(board.kept_apart)
         for stance, _ in self._pending:
             for rules in stance.places.values():
                 for rule in rules:
                     if rule.kind == "spread":
                         self._levelled |= 1 << rule.group
+                    self._somebody_keeps_apart |= rule.kind == "apart"
 
     def run(self) -> tuple[list[Portion], dict[Stance, int]]:
         portions: list[Portion] = []
@@ -94,8 +96,9 @@ class _Settlement:
         board = self._board
         scales = self._all_scales(stance, spots)
         # Who owns no rule and meets nobody who keeps apart finds every place open.
-        unbound = not stance.places and not any(
-            board.kept_apart[group] for groups in stance.counted_by.values() for group in groups
+        unbound = not stance.places and not (
+            self._somebody_keeps_apart
+            and any(board.kept_apart[group] for groups in stance.counted_by.values() for group in groups)
         )
         found: dict[_Pins, int] = {}
         for settled in range(number):
@@ -149,9 +152,7 @@ class _Settlement:
         """Return every combination of places that the class could have, on new or on standing nodes."""
         board = self._board
         masks = tuple(board.admitted(stance, template) for template in board.templates)
-        standing = tuple(
-            host.index for host in board.hosts if host.node is not None and board.matches(stance, host)
-        )
+        standing = board.matching(stance)
         known = self._spots_of.get((keys, masks, standing))
         if known is None:
             known = self._spots_of[keys, masks, standing] = self._combinations(keys, masks, standing)

@@ -91,7 +91,13 @@ class _ProblemFile(Frozen):
     """A problem file."""
 
     catalogue: str = ""
-    objects: tuple[dict[str, Any], ...]
+    objects: tuple[msgspec.Raw, ...]
+
+
+class _Object(Frozen):
+    """What every object has."""
+
+    kind: str = ""
 
 
 def read_catalogue(data: bytes, source: str) -> Catalogue:
@@ -126,20 +132,22 @@ def read_problem(data: bytes, catalogue: Catalogue, source: str) -> Problem:
         ProblemError: An object cannot be read; the error names it and the field.
     """
     objects: dict[str, list[Any]] = {kind: [] for kind in _KINDS}
-    for index, raw in enumerate(_decode(data, _ProblemFile, source).objects):
-        kind = raw.get("kind", "")
+    # Each object is read from its text at once: all of them as plain data would take more memory than anything else.
+    for index, text in enumerate(_decode(data, _ProblemFile, source).objects):
+        kind = _decode(text, _Object, f"{source}: objects[{index}]").kind
         if kind not in _KINDS:
             known = ", ".join(sorted(_KINDS))
             raise ProblemError(f'{source}: objects[{index}].kind: "{kind}" is not one of {known}')
         try:
-            objects[kind].append(msgspec.convert(raw, _KINDS[kind], strict=False))
+            objects[kind].append(msgspec.json.decode(text, type=_KINDS[kind], strict=False))
         except msgspec.ValidationError as error:
-            name = (raw.get("metadata") or {}).get("name", "")
+            metadata = msgspec.json.decode(text).get("metadata")
+            name = metadata.get("name", "") if isinstance(metadata, dict) else ""
             raise ProblemError(f"{source}: objects[{index}], {kind} {name}: {error}") from error
     return _assemble(objects, catalogue)
 
 
-def _decode(data: bytes, kind: type[T], source: str) -> T:
+def _decode(data: bytes | msgspec.Raw, kind: type[T], source: str) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.DecodeError as error:

@@ -9,6 +9,7 @@ the bulk left over.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from karpenter.scheduling.board import Board, Host
 from karpenter.scheduling.stances import Stance
@@ -20,7 +21,7 @@ __all__ = ["place_one_by_one"]
 def place_one_by_one(board: Board, stance: Stance, number: int) -> int:
     """Place pods of a class; return how many found no place."""
     left = number
-    for host in _in_order(board.hosts):
+    for host in chain(board.candidates(stance), _in_order(board.hosts[board.standing :])):
         left = _fill(board, stance, host, left)
         if not left:
             return 0
@@ -59,5 +60,5 @@ def _fill(board: Board, stance: Stance, host: Host, number: int) -> int:
 
 
 def _in_order(hosts: Sequence[Host]) -> list[Host]:
-    """Return standing nodes first, then nodes to be bought in the order of the pools."""
-    return sorted(hosts, key=lambda host: (-1 if host.template is None else host.template.index, host.index))
+    """Return nodes to be bought in the order of the pools."""
+    return sorted(hosts, key=lambda host: (host.template.index if host.template else -1, host.index))

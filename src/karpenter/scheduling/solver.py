@@ -14,10 +14,10 @@ from karpenter.model.affinity import NodeRules
 from karpenter.model.catalogue import lowest_bit
 from karpenter.model.pools import in_order
 from karpenter.model.snapshot import Snapshot
-from karpenter.model.topology import TopologyRules, topology_rules
+from karpenter.model.topology import CountGroup, TopologyRules
 from karpenter.scheduling.board import Board
 from karpenter.scheduling.bulk import is_plain, place_in_bulk
-from karpenter.scheduling.classes import PodClass, Profile, fold, profiles_of, read
+from karpenter.scheduling.classes import PodClass, Profile, encode, fold, profiles_of, read
 from karpenter.scheduling.explanation import Explainer, sentence, unreadable
 from karpenter.scheduling.groups import GroupTable
 from karpenter.scheduling.options import SolveOptions, never
@@ -42,6 +42,9 @@ _LONGEST_CHAIN = 8
 # before nodes exist can cost a node too many, which matters only while there are few.
 _FEW = 150
 
+# Everybody has a place, for nothing: no other way of placing can do better.
+_NOTHING_LEFT_TO_GAIN = (0, 0.0)
+
 
 def solve(snapshot: Snapshot, pods: Iterable[Pod], options: SolveOptions | None = None) -> Plan:
     """Place pods on standing nodes and on nodes to be bought.
@@ -53,11 +56,12 @@ def solve(snapshot: Snapshot, pods: Iterable[Pod], options: SolveOptions | None 
     """
     asked = tuple(pods)
     chosen = options or SolveOptions()
-    attempts = [_Solve(snapshot, asked, chosen, in_bulk=True)]
-    if len(asked) <= _FEW:
-        attempts.append(_Solve(snapshot, asked, chosen, in_bulk=False))
-    for attempt in attempts:
-        attempt.place()
+    attempts: list[_Solve] = []
+    for in_bulk in (True, False) if len(asked) <= _FEW else (True,):
+        attempts.append(_Solve(snapshot, asked, chosen, in_bulk=in_bulk))
+        attempts[-1].place()
+        if attempts[-1].cost() == _NOTHING_LEFT_TO_GAIN:
+            break
     return min(attempts, key=_Solve.cost).plan()
 
 
@@ -78,7 +82,7 @@ class _Solve:
                 self.table.number_of_rule(spread, each)
             for affinity in each.topology.affinities:
                 self.table.number_of_rule(affinity, each)
-        self._number_standing_rules()
+        self._number_standing_rules(readings.compiled)
         self.classes = fold(readings.compiled, self.table.counting)
         daemons = compile_daemons(snapshot.daemons)
         self.resources = _resources(self.classes, daemons)
@@ -284,14 +288,24 @@ class _Solve:
             found.append(known[key])
         return found
 
-    def _number_standing_rules(self) -> None:
-        """Number the groups that standing pods keep away from; nothing else of theirs binds others."""
-        for node in self.snapshot.nodes:
-            for pod in node.pods:
-                if pod.spec.affinity is not None and pod.spec.affinity.pod_anti_affinity is not None:
-                    for rule in topology_rules(pod).affinities:
-                        if rule.anti and rule.hard:
-                            self.table.number(rule.group)
+    def _number_standing_rules(self, pending: Iterable[PodClass]) -> None:
+        """Number the groups that standing pods keep away from, as far as they count anybody who needs a place."""
+        crowds = {(each.namespace, tuple(each.labels.items())): each for each in pending}
+        pairs = {pair for _, labels in crowds for pair in labels}
+        found: list[CountGroup] = []
+        for census in self.snapshot.censuses():
+            for group in census.groups_apart():
+                known = group.selector.pairs
+                if known and known[0] not in pairs:
+                    continue
+                if any(self._counts(group, each) for each in crowds.values()):
+                    found.append(group)
+        # Numbers decide between equals: the order of nodes and pods must not.
+        for group in sorted(found, key=encode):
+            self.table.number(group)
+
+    def _counts(self, group: CountGroup, pods: PodClass) -> bool:
+        return group.counts(pods.namespace, pods.labels, self.snapshot.namespaces.get(pods.namespace, {}))
 
     def _has_taint_wishes(self) -> bool:
         places = (

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from karpenter.api.core import Toleration
 from karpenter.api.labels import HOSTNAME
 from karpenter.scheduling.classes import PodClass, Profile
@@ -40,8 +42,7 @@ class PlaceRule:
     min_domains: int = 1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Stance:
+class Stance(msgspec.Struct, frozen=True, eq=False):
     """What a class insists on, resolved.
 
     Attributes:
@@ -90,12 +91,11 @@ class Stances:
         rules = self._rules.get(key)
         if rules is None:
             rules = self._rules[key] = _rules(pod_class, profile, self._table, counted)
-        amounts = pod_class.requests
         return Stance(
             pods=pod_class,
             level=level,
             profile=profile,
-            requests=tuple([amounts.get(resource, 0) for resource in self._resources]),
+            requests=pod_class.requests.vector(self._resources),
             counted=counted,
             ambiguous=rules.ambiguous,
             caps=rules.caps,

@@ -392,6 +392,27 @@ def test_the_order_of_the_input_changes_nothing() -> None:
     ]
 
 
+def test_the_order_in_which_rules_are_met_changes_nothing() -> None:
+    letters = "abcdefg"
+    wanted = [
+        pod(
+            f"{own}-{other}-{cpu}",
+            cpu=f"{cpu}m",
+            memory=f"{memory}Mi",
+            labels={"own": own},
+            topology_spread=(spread({"own": other}, HOSTNAME),),
+        )
+        for own, other in zip(letters * 7, sorted(letters * 7), strict=True)
+        for cpu, memory in ((100, 2048), (250, 512), (1000, 256), (500, 4096))
+    ]
+
+    forward, backward = plan_for(wanted), plan_for(reversed(wanted))
+
+    assert [(each.instance_type, each.zone, each.pods) for each in forward.new_nodes] == [
+        (each.instance_type, each.zone, each.pods) for each in backward.new_nodes
+    ]
+
+
 def test_a_pod_that_asks_for_a_node_by_name_gets_no_new_one() -> None:
     by_field = pod("field", node_affinity=(node_term(name=("In", "standing")),))
     by_label = pod("label", node_selector={HOSTNAME: "elsewhere"})

@@ -84,8 +84,8 @@ class Aftermath:
                 yield pod
             elif pod.spec.affinity is not None and pod.spec.affinity.pod_anti_affinity is not None:
                 rules = topology_rules(pod).affinities
-                apart = (table.number(rule.group) for rule in rules if rule.anti and rule.hard)
-                if any(stance.counted >> group & 1 for group in apart):
+                apart = (table.find(rule.group) for rule in rules if rule.anti and rule.hard)
+                if any(group is not None and stance.counted >> group & 1 for group in apart):
                     yield pod
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import mul, sub
 
-from karpenter.model.catalogue import bits, lowest_bit
+from karpenter.model.catalogue import lowest_bit
 from karpenter.scheduling.packing.filling import Filler
 from karpenter.scheduling.packing.market import Market, Mix, Node, cost_of
 from karpenter.scheduling.packing.rules import NodeRules
@@ -61,7 +61,10 @@ def buy(
         if spent + mix.value >= ceiling:
             return best
         filler = Filler(market.stock, [*map(mul, mix.weights, jitter)] if jitter else mix.weights)
-        nodes = _round(market, mix, filler, left) if mix.forced > _FORCED_SHARE * mix.value else []
+        in_rounds = mix.forced > _FORCED_SHARE * mix.value
+        nodes = _round(market, mix, filler, left, expired) if in_rounds else []
+        if nodes is None:
+            return None
         if not nodes:
             nodes = _best_trial(market, mix, filler, left)
         bought += nodes
@@ -132,8 +135,13 @@ def _best_trial(market: Market, mix: Mix, filler: Filler, left: list[int]) -> li
     return best * times
 
 
-def _round(market: Market, mix: Mix, filler: Filler, left: list[int]) -> list[Node]:
-    """Buy a part of the mix, options interleaved; each node first takes its share of pods that must stand apart."""
+def _round(
+    market: Market, mix: Mix, filler: Filler, left: list[int], expired: Callable[[], bool]
+) -> list[Node] | None:
+    """Buy a part of the mix, options interleaved; each node first takes its share of pods that must stand apart.
+
+    Returns nothing if time runs out: a round may buy hundreds of nodes.
+    """
     planned = sum(mix.amounts.values())
     options = list(_interleaved(mix.amounts))
     # Sets of kinds that must stand apart and may fill a share of every node to come: pods left, limit, kinds.
@@ -149,6 +157,8 @@ def _round(market: Market, mix: Mix, filler: Filler, left: list[int]) -> list[No
     everyone = present(left)
     nodes: list[Node] = []
     for option in options:
+        if expired():
+            return None
         # A little less than there are: the fluid's amounts are rounded.
         to_come = planned - len(nodes) - 1e-6
         seeds = [(members, limit) for pods, limit, members in apart if pods >= limit * to_come]
@@ -198,7 +208,11 @@ def _filled(market: Market, filler: Filler, option: int, left: list[int], kinds:
 
 
 def _first_fitting(sizes: Sequence[Size], kinds: int, room: Sequence[int]) -> int:
-    for kind in bits(kinds):
+    while kinds:
+        # Mostly the first fits: all bits of a wide int are not looked at for that.
+        first = kinds & -kinds
+        kind = first.bit_length() - 1
         if min(map(sub, room, sizes[kind])) >= 0:
             return kind
+        kinds ^= first
     return -1

@@ -9,9 +9,8 @@ want much. Sizes are compared by cells (see the stock), so that the work does no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import mul, sub
+from operator import add, mul
 
-from karpenter.model.catalogue import lowest_bit
 from karpenter.scheduling.packing.rules import NodeRules
 from karpenter.scheduling.packing.stock import Stock
 
@@ -21,23 +20,25 @@ __all__ = ["Filler"]
 _PROBES = 5
 # Of a size that fits n times, n / 4 pods enter at once: the mix stays even, and large nodes fill in few steps.
 _SHARE = 4
-
-
 # How often a pod that takes nothing fits.
 _PLENTY = 1 << 30
+# The score of a cell that has nothing for the room.
+_NEVER = float("inf")
 
 
 class Filler:
     """Fills nodes with pods of a stock by one set of weights, in dollars per unit of each resource."""
 
-    __slots__ = ("_norms", "_products", "_stock", "_vectors", "_weights")
+    __slots__ = ("_columns", "_doubled", "_norms", "_starts", "_stock", "_vectors", "_weights")
 
     def __init__(self, stock: Stock, weights: Sequence[float]) -> None:
         self._stock = stock
         self._weights = weights
-        self._vectors = [list(map(mul, stock.sizes[lowest_bit(kinds)], weights)) for kinds in stock.cells]
+        self._vectors = [list(map(mul, size, weights)) for size in stock.cell_sizes]
         self._norms = [sum(map(mul, vector, vector)) for vector in self._vectors]
-        self._products: list[list[float] | None] = [None] * len(self._vectors)
+        self._columns = list(zip(*self._vectors, strict=True))
+        self._doubled: list[list[float] | None] = [None] * len(self._vectors)
+        self._starts: dict[tuple[int, ...], list[float]] = {}
 
     def fill(self, room: Sequence[int], allowed: int, left: Sequence[int], node: NodeRules) -> dict[int, int]:
         """Return the pods to put into the room, as numbers by kind.
@@ -51,24 +52,18 @@ class Filler:
         stock = self._stock
         rules = stock.rules
         cells = stock.cells
-        dollars = list(map(mul, room, self._weights))
-        least = stock.least
-        active = [
-            cell
-            for cell, kinds in enumerate(cells)
-            if allowed & kinds and min(map(sub, room, least[cell])) >= 0
-        ]
-        # The squared length of the room that one pod of the cell would leave, less what is common to all cells.
-        scores = [self._norms[cell] - 2.0 * sum(map(mul, dollars, self._vectors[cell])) for cell in active]
+        start = self._start(tuple(room))
+        scores = [score if allowed & kinds else _NEVER for score, kinds in zip(start, cells, strict=True)]
         placed: dict[int, int] = {}
-        smallest = [min(amounts) for amounts in zip(*(least[cell] for cell in active), strict=True)]
-        while active and min(map(sub, room, smallest)) >= 0:
-            place = scores.index(min(scores))
-            cell = active[place]
+        while (lowest := min(scores)) < _NEVER:
+            cell = scores.index(lowest)
             kind, fits, refused = self._pick(allowed & cells[cell], room)
-            allowed &= ~refused
             if not fits:
-                del active[place], scores[place]
+                scores[cell] = _NEVER
+                if refused:
+                    # Where one size is too large by now, others are: they go together.
+                    allowed &= ~refused
+                    scores = self._fitting(scores, room)
                 continue
             held = placed.get(kind, 0)
             number = min(fits // _SHARE or 1, left[kind] - held)
@@ -78,11 +73,39 @@ class Filler:
             placed[kind] = held + number
             if held + number == left[kind]:
                 allowed &= ~(1 << kind)
+            allowed &= ~refused
             room = [have - need * number for have, need in zip(room, stock.sizes[kind], strict=True)]
-            products = self._products[cell] or self._multiply(cell)
-            twice = 2.0 * number
-            scores = [score + twice * products[other] for score, other in zip(scores, active, strict=True)]
+            doubled = self._doubled[cell] or self._multiply(cell)
+            if number == 1:
+                scores = list(map(add, scores, doubled))
+            else:
+                scores = [score + number * product for score, product in zip(scores, doubled, strict=True)]
         return placed
+
+    def _start(self, room: tuple[int, ...]) -> list[float]:
+        """Return how well a pod of each cell suits an empty room: the less, the better.
+
+        The score is the squared length of the room that the pod would leave, less what is common to all cells. Many
+        nodes have the same room, so it is kept.
+        """
+        known = self._starts.get(room)
+        if known is None:
+            known = self._norms
+            columns = zip(self._columns, self._stock.least, strict=True)
+            for have, weight, (column, least) in zip(room, self._weights, columns, strict=True):
+                twice = 2.0 * weight * have
+                known = [
+                    _NEVER if amount > have else score - twice * dollars
+                    for score, dollars, amount in zip(known, column, least, strict=True)
+                ]
+            self._starts[room] = known
+        return known
+
+    def _fitting(self, scores: list[float], room: Sequence[int]) -> list[float]:
+        """Return the scores without those of cells of which no pod fits the room."""
+        for have, column in zip(room, self._stock.least, strict=True):
+            scores = [_NEVER if least > have else score for score, least in zip(scores, column, strict=True)]
+        return scores
 
     def _pick(self, kinds: int, room: Sequence[int]) -> tuple[int, int, int]:
         """Return the first of the kinds that fits, how often it does, and the kinds found too large."""
@@ -103,6 +126,10 @@ class Filler:
         return -1, 0, refused
 
     def _multiply(self, cell: int) -> list[float]:
-        vector = self._vectors[cell]
-        products = self._products[cell] = [sum(map(mul, vector, other)) for other in self._vectors]
-        return products
+        """Return by how much the scores of all cells rise when a pod of this one has entered."""
+        doubled = [0.0] * len(self._vectors)
+        for part, column in zip(self._vectors[cell], self._columns, strict=True):
+            twice = 2.0 * part
+            doubled = [rise + twice * amount for rise, amount in zip(doubled, column, strict=True)]
+        self._doubled[cell] = doubled
+        return doubled

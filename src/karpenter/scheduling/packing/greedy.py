@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from karpenter.model.catalogue import bits
+from karpenter.model.catalogue import lowest_bit
 from karpenter.scheduling.packing.building import take
 from karpenter.scheduling.packing.limits import Allowance
 from karpenter.scheduling.packing.market import Market, Node
@@ -57,7 +57,6 @@ def _widest(market: Market, left: Sequence[int], order: Sequence[int], options: 
     allowed = stock.allowed
     used = [0] * len(stock.resources)
     contents: list[tuple[int, int]] = []
-    falling = [-stock.sizes[kind][0] for kind in order]
     place = 0
     while place < len(order):
         kind = order[place]
@@ -77,9 +76,9 @@ def _widest(market: Market, left: Sequence[int], order: Sequence[int], options: 
                 allowed &= ~rules.enter(state, kind, number)
         else:
             # All kinds that take more of the first resource than any option has left are passed over at once.
-            room = max(menu.capacities[option][0] for option in bits(options)) - used[0]
-            place = max(place, bisect_left(falling, -room))
-    option = next(bits(options))
+            room = menu.most(options) - used[0]
+            place = max(place, bisect_left(order, -room, key=lambda kind: -stock.sizes[kind][0]))
+    option = lowest_bit(options)
     return Node(option, market.costs[option], tuple(sorted(contents)), tuple(used))
 
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from karpenter.model.catalogue import Catalogue
 
 __all__ = ["Bin", "Lot", "PackOptions", "Packing", "Room", "Shape"]
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(msgspec.Struct, frozen=True, gc=False):
     """Pods that are equal in all that packing looks at.
 
     Attributes:
@@ -98,16 +99,17 @@ class PackOptions:
         effort: How much is tried to improve a plan: for each unit half a pod, and a thousandth of the lot's pods, is
             planned once more. Zero gives the greedy plan alone.
         seed: Where the choices of the improvement start.
+        prove: Whether a bound is proven for the packing; who proves one over several lots needs none of each.
     """
 
     tolerance: float = 0.01
     node_fee: float = 0.02
     effort: int = 100
     seed: int = 1
+    prove: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Bin:
+class Bin(msgspec.Struct, frozen=True, gc=False):
     """A new node.
 
     Attributes:
@@ -131,7 +133,7 @@ class Packing:
         bins: The nodes to buy.
         left: For each shape the number of pods that found no place.
         price_per_hour: The price of the bins.
-        bound_per_hour: No set of nodes that holds the pods in the bins costs less.
+        bound_per_hour: No set of nodes that holds the pods in the bins costs less; zero if none was asked for.
         found_by: The step that found the plan.
     """
 

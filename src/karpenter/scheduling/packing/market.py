@@ -95,6 +95,7 @@ class Market:
         self.stock = stock
         self.menu = menu
         self.costs = list(menu.prices)
+        self._last_mixes: dict[bool, tuple[tuple[int, ...], Mix]] = {}
         holding_sort = [menu.admitting[mask] & menu.holds(size) for mask, size in stock.sorts]
         self.options_of = [holding_sort[sort] for sort in stock.sort_of]
         self._sorts_on = _transposed(holding_sort, len(menu))
@@ -112,6 +113,7 @@ class Market:
         """Return the same market with other costs, which must rise with the options' numbers."""
         other = copy(self)
         other.costs = list(costs)
+        other._last_mixes = {}  # noqa: SLF001 - a copy of this one
         other.aisles = [
             aisle._replace(costs=[costs[option] for option in aisle.options]) for aisle in self.aisles
         ]
@@ -161,29 +163,35 @@ class Market:
         pods = self.stock.by_sort(counts)
         there = sum([1 << sort for sort, count in enumerate(pods) if count])
         many = there.bit_count() > _MOST_SORTS
-        known: dict[int, tuple[list[int], list[tuple[int, int, int, int]]]] = {}
-        nothing = (0,) * len(self.stock.resources)
-        found: list[Size] = []
-        for capacity, sorts in zip(self.menu.capacities, self._sorts_on, strict=True):
-            held = sorts & there
-            if not held:
-                found.append(nothing)
-                continue
-            if many:
-                held = there
-            if held not in known:
-                known[held] = _ratios(
-                    [(self.stock.sorts[sort][1], pods[sort]) for sort in bits(held)], len(capacity)
-                )
-            total, ratios = known[held]
-            usable = list(map(min, capacity, total))
-            for i, j, above, below in ratios:
-                usable[i] = min(usable[i], usable[j] * above // below)
-            for i, (step, sums) in enumerate(self._reach):
-                if sums:
-                    usable[i] = ((sums & (2 << usable[i] // step) - 1).bit_length() - 1) * step
-            found.append(tuple(usable))
+        # Options that hold the same sorts are worked out together.
+        alike: dict[int, list[int]] = {}
+        for option, sorts in enumerate(self._sorts_on):
+            if sorts & there:
+                alike.setdefault(there if many else sorts & there, []).append(option)
+        found: list[Size] = [(0,) * len(self.stock.resources)] * len(self._sorts_on)
+        for held, options in alike.items():
+            sizes = [(self.stock.sorts[sort][1], pods[sort]) for sort in bits(held)]
+            for option, usable in zip(options, self._usable(options, sizes), strict=True):
+                found[option] = usable
         return found
+
+    def _usable(self, options: Sequence[int], pods: Sequence[tuple[Size, int]]) -> Iterable[Size]:
+        """Return what pods of some sizes can load on options that hold each of them."""
+        capacities = self.menu.capacities
+        total, ratios = _ratios(pods, len(self.stock.resources))
+        columns = [_cut([capacities[option][i] for option in options], most) for i, most in enumerate(total)]
+        for i, j, above, below in ratios:
+            columns[i] = [
+                min(have, other * above // below) for have, other in zip(columns[i], columns[j], strict=True)
+            ]
+        for i, (step, sums) in enumerate(self._reach):
+            if sums:
+                reached = {
+                    most: ((sums & (2 << most // step) - 1).bit_length() - 1) * step
+                    for most in set(columns[i])
+                }
+                columns[i] = [reached[most] for most in columns[i]]
+        return zip(*columns, strict=True)
 
     def _aisles(self) -> list[Aisle]:
         found = []
@@ -212,6 +220,14 @@ class Market:
             counts: The pods, at least one.
             roomy: Whether to leave out options that do not hold each of the pods; some option must.
         """
+        # Several steps ask for the same pods one after the other.
+        known, mix = self._last_mixes.get(roomy, ((), None))
+        if mix is None or known != tuple(counts):
+            mix = self._mix(counts, roomy=roomy)
+            self._last_mixes[roomy] = tuple(counts), mix
+        return mix
+
+    def _mix(self, counts: Sequence[int], *, roomy: bool) -> Mix:
         stock = self.stock
         total = stock.total(counts)
         nodes, apart = stock.forced_nodes(counts)
@@ -231,8 +247,8 @@ class Market:
         asked = [i for i, amount in enumerate(total) if amount]
         rows = []
         for i in asked:
-            scale = 1.0 / total[i]
-            rows.append([amount * scale for amount in _cut(aisle.usable[i], most[i])])
+            scale, limit = 1.0 / total[i], most[i]
+            rows.append([(min(limit, amount)) * scale for amount in aisle.usable[i]])
         if nodes > 1:
             rows.append([1.0 / nodes] * len(aisle.options))
         answer = cover(rows, aisle.costs, [1.0] * len(rows))

@@ -77,6 +77,13 @@ class Menu:
             found &= masks[bisect_left(values, amount)]
         return found
 
+    def most(self, options: int) -> int:
+        """Return the largest amount of the first resource that any of some options has; there must be one."""
+        values, masks = self._values[0], self._masks[0]
+        # The sets shrink as the amounts grow: the last one that meets the options has the largest amount.
+        beyond = bisect_left(range(len(values)), 1, key=lambda place: not masks[place] & options)
+        return values[beyond - 1]
+
     def reordered(self, order: Sequence[int]) -> Menu:
         """Return the menu with its options in another order."""
         other = Menu(

@@ -48,7 +48,7 @@ def pack(lot: Lot, *, options: PackOptions, expired: Callable[[], bool]) -> Pack
         allowance.charge(position, 1)
         take(left, node.contents, 1, 0)
     least = 0.0
-    if nodes:
+    if nodes and options.prove:
         placed = [before - after for before, after in zip(bought, left, strict=True)]
         least = max(lower_bound(market, placed, best.price), 0.0 if best.left else search.bound)
     rooms.grow(left, allowance)

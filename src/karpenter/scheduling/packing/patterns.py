@@ -11,7 +11,7 @@ the pods are worth; if one is worth a little more, the bound is lowered in propo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import mul
 
 from karpenter.scheduling.packing.knapsack import Knapsack
@@ -95,9 +95,11 @@ class Patterns:
             fresh.append(self._add(node.option, [held.get(kind, 0) for kind in self._kinds]))
         self._improve([column for column in fresh if column >= 0])
 
-    def generate(self) -> None:
-        """Look for better patterns until there are none, or the rounds are over."""
+    def generate(self, expired: Callable[[], bool]) -> None:
+        """Look for better patterns until there are none, the rounds are over, or time is up."""
         for _ in range(_ROUNDS):
+            if expired():
+                break
             priced = sorted(self._priced([max(0.0, price) for price in self._prices()]))
             fresh = [self._add(option, numbers) for _, option, numbers in priced[:_KEPT]]
             fresh = [column for column in fresh if column >= 0]

@@ -111,9 +111,9 @@ class Shop:
 
     def _add(self, bought: Purchase | None, part: Sequence[int], times: int) -> Purchase | None:
         """Buy for a part of the pods, so many times; nothing if time ran out before or now."""
-        if bought is None:
+        if bought is None or self._expired():
             return None
-        found = buy_sets(self._market, part)
+        found = buy_sets(self._market, part, self._expired)
         more = self._one_by_one(part) if found is None else Purchase(found[0], SETS, whole=found[1])
         return more and Purchase(
             [*bought.nodes, *more.nodes * times], more.found_by, bought.whole and more.whole
@@ -140,7 +140,7 @@ class Shop:
         if self._is_lumpy(counts) or kinds <= min(_PATTERN_KINDS, len(best.nodes) // _PATTERN_NODES):
             patterns = Patterns(self._market, counts)
             patterns.learn(best.nodes)
-            patterns.generate()
+            patterns.generate(self._expired)
             best = min(best, Purchase(patterns.dive(), PATTERNS), key=_cost)
             best = best._replace(bound=patterns.bound())
         return best

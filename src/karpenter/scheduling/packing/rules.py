@@ -50,21 +50,25 @@ class Rules:
 
     def __init__(self, samples: Sequence[Shape]) -> None:
         self._samples = samples
-        self._groups_of = [tuple(bits(shape.counted)) for shape in samples]
+        # Kinds are many, and the sets of groups that count them few.
+        groups_of = {counted: tuple(bits(counted)) for counted in {shape.counted for shape in samples}}
+        self._groups_of = [groups_of[shape.counted] for shape in samples]
         self._rules_of = [shape.caps for shape in samples]
         self._counted_by = _by_bit([shape.counted for shape in samples])
         self._owners = self._owners_by_count()
         takers = _by_bit([shape.ports for shape in samples])
         rivals = _by_bit([shape.port_conflicts for shape in samples])
-        self._clashes = [
-            _union([rivals.get(port, 0) for port in bits(shape.ports)])
-            | _union([takers.get(port, 0) for port in bits(shape.port_conflicts)])
-            for shape in samples
-        ]
+        self._clashes = [0] * len(samples)
+        if takers or rivals:
+            self._clashes = [
+                _union([rivals.get(port, 0) for port in bits(shape.ports)])
+                | _union([takers.get(port, 0) for port in bits(shape.port_conflicts)])
+                for shape in samples
+            ]
         self.binding = _union(
             1 << kind
-            for kind in range(len(samples))
-            if self._groups_of[kind] or self._rules_of[kind] or self._clashes[kind]
+            for kind, rules in enumerate(zip(self._groups_of, self._rules_of, self._clashes, strict=True))
+            if any(rules)
         )
         self.forced = sorted([*self._apart_by_rule().items(), *self._apart_by_port().items()])
 
@@ -153,10 +157,14 @@ class Rules:
 
 def _by_bit(sets: Sequence[int]) -> dict[int, int]:
     """Return for each bit that is in some of the sets the places of those."""
-    found: dict[int, int] = {}
+    places: dict[int, int] = {}
     for place, members in enumerate(sets):
+        if members:
+            places[members] = places.get(members, 0) | 1 << place
+    found: dict[int, int] = {}
+    for members, having in places.items():
         for bit in bits(members):
-            found[bit] = found.get(bit, 0) | 1 << place
+            found[bit] = found.get(bit, 0) | having
     return found
 
 

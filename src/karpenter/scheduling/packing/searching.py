@@ -26,6 +26,10 @@ __all__ = ["Candidate", "Search"]
 
 # A plan this close to the fluid, or with a price this close to a bound, is not improved any further.
 _GOOD_ENOUGH = 1.005
+# The fluid knows little of pods that must stand apart. Where the number of nodes that they force carries the first of
+# these shares of the cost, a plan that exceeds the fluid by the second gained a thousandth at most by improvement.
+_FORCED_SHARE = 0.02
+_GOOD_ENOUGH_APART = 1.08
 # When a plan breaks a limit, limited capacity gets a price of its own: these shares of the fluid's cost for all of it.
 _LIMIT_PRICES = (0.1, 0.5, 2.0)
 # Pods planned anew for one unit of effort: some, and a share of the lot's.
@@ -60,33 +64,36 @@ class Search:
         self._options = options
         self._expired = expired
         self._limits = Allowance(market.stock.lot)
-        price, number = self._fluid_of(market)
+        self._buyable = sum([count for kind, count in enumerate(counts) if market.is_buyable(kind)])
+        price, number, _ = self._fluid_of(market)
         # What a node costs beside its price, and at least what one node less may cost.
         self._fee = max(options.node_fee, options.tolerance * price / max(1.0, number))
         self._market = market.at([price + self._fee for price in market.menu.prices])
-        self._fluid, _ = self._fluid_of(self._market)
+        self._fluid, _, forced = self._fluid_of(self._market)
+        self._are_nodes_forced = forced > _FORCED_SHARE * self._fluid
         nodes = greedy(self._market, counts, Allowance(market.stock.lot))
         self._floor = self._candidate(nodes, self._market, "greedy")
         self.best = self._floor
         self.bound = 0.0
 
-    def _fluid_of(self, market: Market) -> tuple[float, float]:
-        """Return the fluid's cost and number of nodes for all pods, mask by mask."""
+    def _fluid_of(self, market: Market) -> tuple[float, float, float]:
+        """Return the fluid's cost and number of nodes for all pods, mask by mask, and the cost of forced nodes."""
         value = 0.0
         nodes = 0.0
+        forced = 0.0
         for group in market.groups:
             pods = [count if group >> kind & 1 else 0 for kind, count in enumerate(self._counts)]
             if any(pods):
                 mix = market.mix(pods)
                 value += mix.value
                 nodes += sum(mix.amounts.values())
-        return value, nodes
+                forced += mix.forced
+        return value, nodes, forced
 
     def _candidate(self, nodes: Sequence[Node], market: Market, found_by: str) -> Candidate:
-        buyable = sum([count for kind, count in enumerate(self._counts) if market.is_buyable(kind)])
         held = sum([number for node in nodes for _, number in node.contents])
         price = sum([market.menu.prices[node.option] for node in nodes])
-        return Candidate(nodes, market, buyable - held, price + self._fee * len(nodes), price, found_by)
+        return Candidate(nodes, market, self._buyable - held, price + self._fee * len(nodes), price, found_by)
 
     def run(self) -> None:
         """Look for better plans, as far as effort and time go."""
@@ -99,12 +106,16 @@ class Search:
             found = plan(self._market, self._counts, buyer, self._expired)
             if found is not None:
                 self._offer_within_limits(found)
-        if not self._is_good_enough():
+        if not self._is_good_enough() and not self._is_hard_to_improve():
             self._improve()
 
     def _is_good_enough(self) -> bool:
         close = self.best.cost <= _GOOD_ENOUGH * self._fluid or self.best.price <= _GOOD_ENOUGH * self.bound
         return close and not self.best.left
+
+    def _is_hard_to_improve(self) -> bool:
+        close = self.best.cost <= _GOOD_ENOUGH_APART * self._fluid
+        return close and self._are_nodes_forced and not self.best.left
 
     def _offer(self, found: Candidate) -> bool:
         """Keep a plan if it leaves fewer pods than the best so far, or as many at a lower cost; tell whether."""

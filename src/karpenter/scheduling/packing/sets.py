@@ -8,7 +8,7 @@ node. Suits pods without rules between them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from operator import mul, sub
 
@@ -37,7 +37,9 @@ _NEARLY = 0.05
 View = tuple[Sequence[float], list[tuple[int, int]]]
 
 
-def buy_sets(market: Market, counts: Sequence[int]) -> tuple[list[Node], bool] | None:
+def buy_sets(
+    market: Market, counts: Sequence[int], expired: Callable[[], bool]
+) -> tuple[list[Node], bool] | None:
     """Return nodes for all the pods, and whether they are a whole set; nothing if no set was found.
 
     A whole set is the cheapest one found that takes all pods: it is hard to beat. Otherwise one more node takes pods
@@ -46,6 +48,7 @@ def buy_sets(market: Market, counts: Sequence[int]) -> tuple[list[Node], bool] |
     Args:
         market: Where to buy.
         counts: The pods, at least one; they share a mask, have no rules between them, and some option holds each.
+        expired: Tells whether time is up; then the best set so far counts.
     """
     everyone = present(counts)
     if all(everyone & ~admits for admits in market.admits):
@@ -53,7 +56,7 @@ def buy_sets(market: Market, counts: Sequence[int]) -> tuple[list[Node], bool] |
     # Sets are made of options that hold any of the pods, but for the last few nodes: otherwise the fluid may ask for
     # many small ones that the larger pods find no room on.
     mix = market.mix(counts, roomy=True)
-    tries = _Tries(market, _views(market, mix, counts), sum(counts))
+    tries = _Tries(market, _views(market, mix, counts), sum(counts), expired)
     for slack in _SLACKS:
         if tries.are_over(mix.value * (1.0 + slack)):
             break
@@ -68,8 +71,9 @@ def buy_sets(market: Market, counts: Sequence[int]) -> tuple[list[Node], bool] |
 class _Tries:
     """Sets packed so far, and the best of them."""
 
-    def __init__(self, market: Market, views: Sequence[View], pods: int) -> None:
+    def __init__(self, market: Market, views: Sequence[View], pods: int, expired: Callable[[], bool]) -> None:
         self._market = market
+        self._expired = expired
         self._views = views
         self._pods = pods
         self._left = max(_LEAST_PACKS, _PODS_PACKED // pods)
@@ -79,7 +83,7 @@ class _Tries:
 
     def are_over(self, least: float) -> bool:
         """Tell whether no set that costs at least so much is worth a try, or none at all."""
-        return self._left <= 0 or least >= self._ceiling
+        return self._left <= 0 or least >= self._ceiling or self._expired()
 
     def pack(self, options: tuple[int, ...]) -> bool:
         """Pack a set, if it is new, by one view after the other; tell whether it took all pods."""
@@ -95,7 +99,7 @@ class _Tries:
                 self.best = nodes, not missing
             if not missing:
                 return True
-            if missing > _NEARLY * self._pods:
+            if missing > _NEARLY * self._pods or self._expired():
                 break
         return False
 

@@ -17,6 +17,7 @@ __all__ = ["Cover", "cover", "proven_value"]
 
 # Below this a number counts as zero; rows are scaled to demands near one.
 _ZERO = 1e-9
+_ENDLESS = float("inf")
 # A bound is lowered by this share, more than rounding can add up to in sums of a few terms.
 _SAFETY = 1e-9
 
@@ -111,8 +112,13 @@ def _leaving_row(right: Sequence[float], names: Sequence[int], *, careful: bool)
 
 def _entering_column(row: Sequence[float], reduced: Sequence[float], names: Sequence[int]) -> int:
     """Return the column that helps the row for the least cost, ties by name; -1 if none helps."""
-    helping = [(reduced[j] / -value, names[j], j) for j, value in enumerate(row) if value < -_ZERO]
-    return min(helping)[2] if helping else -1
+    ratios = [cost / -value if value < -_ZERO else _ENDLESS for cost, value in zip(reduced, row, strict=True)]
+    least = min(ratios, default=_ENDLESS)
+    if least == _ENDLESS:
+        return -1
+    if ratios.count(least) == 1:
+        return ratios.index(least)
+    return min((names[column], column) for column, ratio in enumerate(ratios) if ratio == least)[1]
 
 
 def _pivot(

@@ -11,8 +11,9 @@ distinct sizes each has a cell of its own; with many, a cell is half an octave o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import mul
+from typing import Any, TypeVar
 
 from karpenter.model.catalogue import bits
 from karpenter.scheduling.packing.lot import Lot, Shape
@@ -23,6 +24,8 @@ __all__ = ["Contents", "Size", "Stock", "present"]
 
 # With more distinct sizes than this, cells are squares of a grid. Arbitrary; fills slow down in proportion.
 _MOST_CELLS = 96
+
+T = TypeVar("T")
 
 Size = tuple[int, ...]
 Contents = tuple[tuple[int, int], ...]
@@ -37,8 +40,8 @@ class Stock:
         columns: The places of the resources in the lot's.
         samples: One shape for each kind, and ``counts``, ``sizes`` and ``mask_of`` by kind.
         masks: The distinct masks; ``sorts`` are the distinct masks and sizes, ``sort_of`` the sort of each kind.
-        cells: Sets of kinds of like sizes, ``least`` the least of each resource in each, ``twins`` for each kind those
-            of the same size.
+        cells: Sets of kinds of like sizes, ``cell_sizes`` the size of the first kind of each, ``least`` for each
+            resource the least amount in each, ``twins`` for each kind those of the same size.
         apart: Sets of kinds that must stand apart: the number of nodes they force, the most pods of them on a node, and
             their kinds, those that force most first.
         allowed: The kinds that an empty node takes: all but those whose own rules keep them out.
@@ -63,10 +66,10 @@ class Stock:
         ]
         self.sorts = list(sorts)
         self.cells = self._cells()
-        self.least = [
-            [min(amounts) for amounts in zip(*(self.sizes[kind] for kind in bits(kinds)), strict=True)]
-            for kinds in self.cells
-        ]
+        members = [[self.sizes[kind] for kind in bits(kinds)] for kinds in self.cells]
+        self.cell_sizes = [sizes[0] for sizes in members]
+        least = [[min(amounts) for amounts in zip(*sizes, strict=True)] for sizes in members]
+        self.least = [[amounts[i] for amounts in least] for i in range(len(self.resources))]
         same: dict[Size, int] = {}
         for kind, size in enumerate(self.sizes):
             same[size] = same.get(size, 0) | 1 << kind
@@ -91,35 +94,39 @@ class Stock:
     def _fold(self) -> list[tuple[Shape, list[tuple[int, int]]]]:
         """Return a shape for each kind, with the indices and counts of the lot's shapes in it."""
         lot = self.lot
-        owned = 0
-        for caps in (*(shape.caps for shape in lot.shapes), *(room.caps for room in lot.rooms)):
-            for group, _ in caps:
-                owned |= 1 << group
-        nothing = (0,) * len(lot.resources)
-        sellable = holding(lot.catalogue, lot.resources, lot.overheads, nothing, lot.catalogue.everything)
         doors = list(dict.fromkeys(room.admits for room in lot.rooms))
+        # Shapes are many and their parts few: each part is looked at once, and stands for its place among its kind.
+        owned = 0
+        for owner in {*(shape.caps for shape in lot.shapes), *(room.caps for room in lot.rooms)}:
+            for group, _ in owner:
+                owned |= 1 << group
+        caps, counted = self._ranked_rules(owned)
+        sizes = _ranks({shape.size for shape in lot.shapes}, lambda size: [-amount for amount in size])
+        masks = self._sellable_masks()
+        places = _ranks(masks, masks.__getitem__)
         folded: dict[tuple[object, ...], list[tuple[int, int, int]]] = {}
         for index, shape in enumerate(lot.shapes):
             if shape.count > 0:
                 key = (
                     not shape.caps,
-                    tuple(-amount for amount in shape.size),
-                    tuple(sorted(shape.caps)),
-                    shape.counted & owned,
+                    sizes[shape.size],
+                    caps[shape.caps],
+                    counted[shape.counted],
                     shape.ports,
                     shape.port_conflicts,
-                    shape.mask & sellable,
-                    tuple(admits >> index & 1 for admits in doors),
+                    places[shape.mask],
+                    tuple([admits >> index & 1 for admits in doors]) if doors else (),
                 )
                 folded.setdefault(key, []).append((shape.order, index, shape.count))
+        projected = {size: self.project(size) for size in sizes}
         kinds: list[tuple[Shape, list[tuple[int, int]]]] = []
         for _, members in sorted(folded.items()):
             members.sort()
             shape = lot.shapes[members[0][1]]
             sample = Shape(
-                size=self.project(shape.size),
-                count=sum(count for _, _, count in members),
-                mask=shape.mask & sellable,
+                size=projected[shape.size],
+                count=sum([count for _, _, count in members]),
+                mask=masks[shape.mask],
                 counted=shape.counted & owned,
                 caps=shape.caps,
                 ports=shape.ports,
@@ -127,6 +134,41 @@ class Stock:
             )
             kinds.append((sample, [(index, count) for _, index, count in members]))
         return kinds
+
+    def _ranked_rules(self, owned: int) -> tuple[dict[tuple[tuple[int, int], ...], int], dict[int, int]]:
+        """Return the rank of each owner's rules, and of each set of groups that count a shape.
+
+        What concerns most pods comes first, whatever the numbers of the groups: those pods are the hardest to part.
+
+        Args:
+            owned: The groups that somebody has a rule about, as bits.
+        """
+        shapes = self.lot.shapes
+        pods: dict[int, int] = {}
+        for shape in shapes:
+            groups = shape.counted & owned
+            pods[groups] = pods.get(groups, 0) + shape.count
+        by_group: dict[int, int] = dict.fromkeys(bits(owned), 0)
+        for groups, count in pods.items():
+            for group in bits(groups):
+                by_group[group] += count
+        return (
+            _ranks(
+                {shape.caps for shape in shapes},
+                lambda owner: sorted((-by_group[group], group, limit) for group, limit in owner),
+            ),
+            _ranks(
+                {shape.counted for shape in shapes},
+                lambda groups: (-pods[groups & owned], groups & owned),
+            ),
+        )
+
+    def _sellable_masks(self) -> dict[int, int]:
+        """Return for each mask of the shapes the offerings in it that can be bought at all."""
+        lot = self.lot
+        nothing = (0,) * len(lot.resources)
+        sellable = holding(lot.catalogue, lot.resources, lot.overheads, nothing, lot.catalogue.everything)
+        return {mask: mask & sellable for mask in {shape.mask for shape in lot.shapes}}
 
     def _cells(self) -> list[int]:
         keys = self.sizes
@@ -183,10 +225,8 @@ class Stock:
 
     def used(self, contents: Iterable[tuple[int, int]]) -> Size:
         """Return what the contents of a node take."""
-        used = [0] * len(self.resources)
-        for kind, number in contents:
-            used = [have + more * number for have, more in zip(used, self.sizes[kind], strict=True)]
-        return tuple(used)
+        pods = list(contents)
+        return tuple([sum([amounts[kind] * number for kind, number in pods]) for amounts in self._amounts])
 
     def kinds_admitted(self, admits: int) -> int:
         """Return the kinds whose shapes are in a set of shapes, as a room gives it."""
@@ -221,7 +261,19 @@ class Stock:
 
 def present(counts: Sequence[int]) -> int:
     """Return the kinds of which there are pods."""
-    return sum([1 << kind for kind, count in enumerate(counts) if count])
+    # As text, which the interpreter turns into a number faster than any loop over bits adds one up.
+    return int("".join(["1" if count else "0" for count in reversed(counts)]) or "0", 2)
+
+
+def _ranks(parts: Iterable[T], order: Callable[[T], Any]) -> dict[T, int]:
+    """Return for each part its rank by the order; equal ones share a rank."""
+    keys = {part: order(part) for part in parts}
+    ranks: dict[T, int] = {}
+    last = None
+    for part in sorted(keys, key=keys.__getitem__):
+        ranks[part] = ranks[last] if last is not None and keys[last] == keys[part] else len(ranks)
+        last = part
+    return ranks
 
 
 def _half_octave(amount: int) -> int:

@@ -153,3 +153,17 @@ def test_taken_pods_leave_the_kinds_that_have_none_left() -> None:
 
     assert take(left, [(0, 1), (1, 1)], 2, 0b11) == 0b01
     assert left == [2, 0]
+
+
+def test_a_round_of_many_nodes_ends_when_time_is_up() -> None:
+    shapes = [shape(1, 2, 90, counted=1, caps=((0, 1),)), shape(1, 2, 100, order=1)]
+    market = _market(lot(linear_catalogue(), shapes))
+    asked = 0
+
+    def expired() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 5
+
+    assert buy(market, market.stock.counts, expired) is None
+    assert asked == 6

@@ -125,3 +125,13 @@ def test_holding_adds_the_daemons_of_each_part() -> None:
     assert holding(catalogue, RESOURCES, overheads, (3, 0, 1), catalogue.everything) == 0b01
     assert holding(catalogue, RESOURCES, overheads, (2, 0, 1), catalogue.everything) == 0b11
     assert holding(catalogue, RESOURCES, overheads, (2, 0, 1), 0b10) == 0b10
+
+
+def test_the_most_of_the_first_resource_is_looked_up_among_the_options_given() -> None:
+    catalogue = Catalogue([machine(f"m{size}", cpu=size, memory=size, price=size) for size in (1, 2, 4)])
+
+    menu = _menu(catalogue)
+
+    assert menu.most(0b111) == 4
+    assert menu.most(0b011) == 2
+    assert menu.most(0b001) == 1

@@ -240,3 +240,12 @@ def test_pods_that_fit_nothing_do_not_raise_the_bound() -> None:
 
 def test_never_means_that_time_does_not_end() -> None:
     assert not never()
+
+
+def test_no_bound_is_proven_for_who_proves_one_elsewhere() -> None:
+    problem = lot(linear_catalogue(), _mixed(100))
+
+    packing = packed(problem, prove=False)
+
+    assert packing.bound_per_hour == 0.0
+    assert packing.bins == packed(problem).bins

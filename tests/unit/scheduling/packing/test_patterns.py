@@ -30,7 +30,7 @@ def test_a_dive_places_all_pods_at_no_more_than_the_plan_at_hand() -> None:
     program = Patterns(market, market.stock.counts)
     program.learn(plan)
 
-    program.generate()
+    program.generate(never)
     nodes = program.dive()
 
     held = [0] * 4
@@ -44,7 +44,7 @@ def test_a_dive_places_all_pods_at_no_more_than_the_plan_at_hand() -> None:
 def test_the_bound_is_close_below_the_price() -> None:
     market = _lumpy()
     program = Patterns(market, market.stock.counts)
-    program.generate()
+    program.generate(never)
 
     price = cost_of(program.dive())
 
@@ -57,7 +57,7 @@ def test_better_patterns_are_found_than_those_of_one_size() -> None:
     market = _market(lot(catalogue, [shape(6, 1, 20), shape(4, 1, 20)]))
     program = Patterns(market, market.stock.counts)
 
-    program.generate()
+    program.generate(never)
 
     assert len(program.dive()) == 20
     assert program.bound() == pytest.approx(20.0)
@@ -66,7 +66,7 @@ def test_better_patterns_are_found_than_those_of_one_size() -> None:
 def test_a_bound_that_may_not_look_further_is_still_one(monkeypatch: pytest.MonkeyPatch) -> None:
     market = _lumpy()
     program = Patterns(market, market.stock.counts)
-    program.generate()
+    program.generate(never)
     sharp = program.bound()
 
     monkeypatch.setattr(patterns, "_BOUND_KNAPSACKS", 0)
@@ -79,7 +79,7 @@ def test_rounds_of_pricing_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     market = _lumpy()
     program = Patterns(market, market.stock.counts)
 
-    program.generate()
+    program.generate(never)
 
     assert sum(number for node in program.dive() for _, number in node.contents) == 47
 
@@ -89,7 +89,7 @@ def test_patterns_that_enter_are_counted(monkeypatch: pytest.MonkeyPatch) -> Non
     market = _lumpy()
     program = Patterns(market, market.stock.counts)
 
-    program.generate()
+    program.generate(never)
 
     assert sum(number for node in program.dive() for _, number in node.contents) == 47
 
@@ -113,7 +113,18 @@ def test_more_of_a_size_than_asked_for_may_be_planned() -> None:
     assert nodes is not None
 
     program.learn(nodes)
-    program.generate()
+    program.generate(never)
 
     assert cost_of(program.dive()) <= cost_of(nodes) + 1e-9
     assert program.bound() <= cost_of(nodes) + 1e-9
+
+
+def test_no_more_patterns_are_looked_for_when_time_is_up() -> None:
+    market = _lumpy()
+    program = Patterns(market, market.stock.counts)
+    known = len(program._columns)
+
+    program.generate(lambda: True)
+
+    assert len(program._columns) == known
+    assert cost_of(program.dive()) > 0.0

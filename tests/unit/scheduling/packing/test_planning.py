@@ -106,8 +106,13 @@ def test_nothing_is_bought_when_time_runs_out() -> None:
 
 def test_time_that_runs_out_after_a_set_leaves_no_comparison() -> None:
     market = _coarse()
+    is_late = False
+    shop = Shop(market, lambda: is_late)
+    assert shop.quickly(market.stock.counts) is not None
 
-    assert Shop(market, lambda: True).thoroughly(market.stock.counts) is None
+    is_late = True
+
+    assert shop.thoroughly(market.stock.counts) is None
 
 
 def test_later_masks_fill_the_room_that_earlier_ones_left() -> None:

@@ -80,7 +80,7 @@ def test_the_least_of_a_cell_is_taken_resource_by_resource() -> None:
     stock = Stock(lot(linear_catalogue(), [shape(1100 + size, 2000 - size) for size in range(100)]))
 
     assert len(stock.cells) == 1
-    assert stock.least == [[1100, 1901, 1]]
+    assert stock.least == [[1100], [1901], [1]]
 
 
 def test_nodes_are_unfolded_into_shapes_in_their_order() -> None:
