@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from karpenter.api.base import EMPTY
 from karpenter.api.core import Pod
 from karpenter.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from karpenter.model.catalogue import lowest_bit
@@ -33,6 +34,7 @@ def write_plan(
     relaxed: dict[tuple[int, tuple[str, ...]], list[Pod]] = {}
     # Nearly all nodes have the same DaemonSets.
     overheads: dict[tuple[int, ...], Resources] = {}
+    slack = _slack(board)
     for host in board.hosts:
         if not host.contents:
             continue
@@ -40,7 +42,7 @@ def write_plan(
         if host.node is not None:
             existing[host.node.name] = pods
         else:
-            new_nodes.append(_new_node(board, host, pods, options, overheads))
+            new_nodes.append(_new_node(board, host, pods, options, overheads, slack))
     new_nodes.sort(key=lambda node: (node.pool, pod_name(node.pods[0])))
     return Plan(
         existing=dict(sorted(existing.items())),
@@ -78,6 +80,7 @@ def _new_node(
     pods: tuple[Pod, ...],
     options: SolveOptions,
     overheads: dict[tuple[int, ...], Resources],
+    slack: Mapping[str, Mapping[str, int]],
 ) -> NewNode:
     template = host.template
     assert template is not None
@@ -90,7 +93,7 @@ def _new_node(
         pool=template.pool.name,
         labels=template.labels,
         catalogue=template.catalogue,
-        usable=_usable(host, template, options),
+        usable=_usable(host, template, options, slack.get(template.pool.name, EMPTY)),
         pods=pods,
         requests=_amounts(board, tuple(map(int.__add__, host.used, overhead))),
         daemon_overhead=daemons,
@@ -99,14 +102,36 @@ def _new_node(
     )
 
 
-def _usable(host: Host, template: Template, options: SolveOptions) -> int:
+def _slack(board: Board) -> dict[str, dict[str, int]]:
+    """Return how much larger than planned each new node of a pool may turn out, so that all of them may.
+
+    What the plan leaves of the limits is shared equally: a limit holds whichever offerings are bought in the end, and a
+    pool far from its limits keeps every alternative.
+    """
+    bought: dict[str, int] = {}
+    templates: dict[str, Template] = {}
+    for host in board.hosts:
+        if host.template is not None and host.contents:
+            name = host.template.pool.name
+            bought[name] = bought.get(name, 0) + 1
+            templates[name] = host.template
+    return {
+        name: {
+            resource: max(left, 0) // bought[name]
+            for resource, left in board.left_of_limits(template).items()
+        }
+        for name, template in templates.items()
+    }
+
+
+def _usable(host: Host, template: Template, options: SolveOptions, slack: Mapping[str, int]) -> int:
     """Return the offerings that the node may be bought as: holding the pods, within limits and not much dearer.
 
     A NodeClaim names types, zones and capacity types apart from each other, so every combination of those named
     must do; where that fails, the choice of capacity type and then of zone is given up.
     """
     catalogue = template.catalogue
-    mask = template.as_small_as_cheapest(host.mask)
+    mask = template.as_small_as_cheapest(host.mask, slack)
     if not template.min_values:
         cheapest = catalogue.prices[lowest_bit(mask)]
         mask &= catalogue.no_dearer_than(cheapest * (1 + options.alternatives_margin))

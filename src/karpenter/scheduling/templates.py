@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, product
 
+from karpenter.api.base import EMPTY
 from karpenter.api.core import Pod
 from karpenter.api.labels import HOSTNAME
 from karpenter.model.affinity import NodeTerm, node_rules
@@ -178,12 +179,18 @@ class Template:
             return 0
         return self.mask if places.alternatives is None else self.admits(places.alternatives)
 
-    def as_small_as_cheapest(self, mask: int) -> int:
-        """Return the offerings that count no more against the pool's limits than the cheapest of them does."""
+    def as_small_as_cheapest(self, mask: int, slack: Mapping[str, int] = EMPTY) -> int:
+        """Return the offerings that count no more against the pool's limits than the cheapest of them does.
+
+        Args:
+            mask: Some offerings.
+            slack: How much more they may count, by resource.
+        """
         capacity = self.catalogue.type_at(lowest_bit(mask)).capacity if mask else {}
         for resource in self.pool.limits:
             if resource != "nodes":
-                mask &= self.catalogue.at_most(resource, capacity.get(resource, 0))
+                most = capacity.get(resource, 0) + slack.get(resource, 0)
+                mask &= self.catalogue.at_most(resource, most)
         return mask
 
     def overhead_at(self, position: int) -> tuple[int, ...]:

@@ -446,3 +446,17 @@ def test_a_reservation_is_given_back_by_a_node_that_is_not_needed_after_all() ->
 
     assert attempt.board.drawn == {"cr-1": 0}
     assert host.mask == 0
+
+
+def test_a_pool_far_from_its_limits_keeps_larger_alternatives_and_one_near_them_does_not() -> None:
+    types = (
+        instance_type("a.small", cpu=2, price=0.10, capacity_types=("on-demand",)),
+        instance_type("b.large", cpu=4, price=0.19, capacity_types=("on-demand",)),
+    )
+
+    def kept(limit: str) -> list[list[str]]:
+        plan = plan_for([pod("web", cpu="1500m")], types, nodepools=(nodepool(limits={"cpu": limit}),))
+        return [sorted({each.instance_type for each in node.alternatives}) for node in plan.new_nodes]
+
+    assert kept("100") == [["a.small", "b.large"]]
+    assert kept("3") == [["a.small"]]
