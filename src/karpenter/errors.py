@@ -11,6 +11,11 @@
       ValidationFailedError                       api: an object that breaks its schema, all problems at once
       SchemaError, PatternError                   api: a definition that is itself wrong, a defect of its author
       RequirementError                            model: a requirement that says nothing
+      KubeError                                   kube: see kube.errors, one class for each thing to do about it
+      CloudError                                  cloud: see cloud.errors, what a caller acts on
+      AwsError, AwsUnreachableError               cloud.aws: AWS said no, or said nothing
+      UserDataError, AmiSelectionError, FamilyError  cloud.aws: a node class that cannot be launched from
+      SettingsError, ProbesError                  operator: a setting or a port that cannot be used
       InputError                                  cli: something that was asked for cannot be read
 
 An expected outcome is a value, not an exception: a pod that does not fit is a rejection with reasons.
