@@ -92,9 +92,8 @@ class Interruptions:
             ends: Whether the node is to be given up.
             forceful: Whether draining cannot be waited for.
         """
-        wanted = set(interruption.instance_ids)
-        for claim in self._cluster.informers.claims:
-            if claim.status.provider_id.rpartition("/")[2] in wanted:
+        for instance in interruption.instance_ids:
+            for claim in self._cluster.informers.claims.by("instance", instance):
                 await self._act(claim, interruption, ends=ends, forceful=forceful)
 
     async def _act(self, claim: NodeClaim, interruption: Interrupted, *, ends: bool, forceful: bool) -> None:

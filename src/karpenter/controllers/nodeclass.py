@@ -66,8 +66,8 @@ class Look(Protocol):
         ...
 
     @property
-    def notices(self) -> Sequence[Remark]:
-        """What a person should know."""
+    def remarks(self) -> Sequence[Remark]:
+        """What a person should know: what is odd, and what keeps the class from being used."""
         ...
 
     @property
@@ -145,7 +145,7 @@ class NodeClasses:
             await self._patch(name, {"annotations": changed})
         if look.status != node_class.status:
             await self._write(node_class, look.status)
-        for notice in look.notices:
+        for notice in look.remarks:
             words = f"{notice.field}: {notice.message}; {notice.hint}" if notice.hint else notice.message
             self._recorder.tell(_subject(node_class), notice.reason, words, type="Warning", quiet_s=600.0)
         return look.look_again_s

@@ -244,7 +244,7 @@ class RegistrationHealth:
             return conditions.false(
                 NODE_REGISTRATION_HEALTHY, self._clock.now(), reason=last.reason, message=last.message
             )
-        if window and window[-1] is None:
+        if None in window:
             return conditions.true(NODE_REGISTRATION_HEALTHY, self._clock.now())
         return conditions
 

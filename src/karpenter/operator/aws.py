@@ -44,6 +44,8 @@ from karpenter.cloud.aws.reservations import Reservations
 from karpenter.cloud.aws.securitygroups import SecurityGroups
 from karpenter.cloud.aws.subnets import Subnets
 from karpenter.cloud.aws.unavailable import PoolOut, Unavailable
+from karpenter.cloud.aws.zonalshift import REFRESH_EVERY_S as SHIFTS_EVERY_S
+from karpenter.cloud.aws.zonalshift import ZonalShifts, cluster_arn
 from karpenter.controllers.interruption import Interruptions
 from karpenter.controllers.nodeclass import NodeClasses
 from karpenter.errors import KarpenterError
@@ -74,6 +76,7 @@ class _Aws:
     reservations: Reservations
     profiles: InstanceProfiles
     amis: Amis
+    shifts: ZonalShifts | None = None
 
 
 async def make_aws(parts: Surroundings, fence: Callable[[], None]) -> CloudParts:
@@ -95,6 +98,7 @@ async def make_aws(parts: Surroundings, fence: Callable[[], None]) -> CloudParts
     )
     cluster = await describe_cluster(aws, wanted)
     version = await _version(parts.client)
+    account = Account(aws)
     log.info("discovered kubernetes version", version=version)
     shared = await _shared(parts, aws)
     launcher = Launcher(
@@ -140,7 +144,7 @@ async def make_aws(parts: Surroundings, fence: Callable[[], None]) -> CloudParts
             cluster_name=settings.cluster_name,
             kubernetes=lambda: version,
             cluster=lambda: cluster,
-            account=Account(aws),
+            account=account,
             amis=shared.amis,
             reservations=shared.reservations,
             placement_groups=shared.groups,
@@ -178,8 +182,11 @@ async def make_aws(parts: Surroundings, fence: Callable[[], None]) -> CloudParts
         "launchtemplates": lambda: _again(parts, _SWEEP_S, log, shared.templates.sweep),
         "instanceprofiles": lambda: _again(parts, _PROFILES_S, log, lambda: _sweep_profiles(parts, shared)),
         "amis": lambda: _again(parts, _PROFILES_S, log, shared.amis.drop_deprecated),
-        **_interruption_tasks(parts, shared, log),
+        **_interruption_tasks(parts, shared, await account.id(), log),
     }
+    if shared.shifts is not None:
+        refresh = shared.shifts.refresh
+        tasks["zonalshift"] = lambda: _again(parts, SHIFTS_EVERY_S, log, refresh)
     return CloudParts(provider, tasks, owners=provider.possible_claims)
 
 
@@ -188,6 +195,10 @@ async def _shared(parts: Surroundings, aws: BotoAws) -> _Aws:
     prices = Prices(aws, clock, isolated_vpc=settings.isolated_vpc)
     unavailable = Unavailable(clock)
     reservations = Reservations(aws, clock)
+    shifts = None
+    if settings.enable_zonal_shift:
+        shifts = ZonalShifts(aws, clock, arn=await cluster_arn(aws, settings.cluster_name))
+        await shifts.refresh()
     types = InstanceTypes(
         aws,
         clock,
@@ -195,6 +206,7 @@ async def _shared(parts: Surroundings, aws: BotoAws) -> _Aws:
         unavailable=unavailable,
         settings=SizeSettings(settings.vm_memory_overhead_percent, settings.reserved_enis),
         reservation_count=reservations.counts.room,
+        **({"shifted_zone_ids": shifts.shifted_zone_ids} if shifts is not None else {}),
     )
     await asyncio.gather(prices.refresh(), types.refresh())
     templates = LaunchTemplates(aws, clock, cluster_name=settings.cluster_name)
@@ -210,11 +222,12 @@ async def _shared(parts: Surroundings, aws: BotoAws) -> _Aws:
         reservations=reservations,
         profiles=InstanceProfiles(aws, clock, cluster_name=settings.cluster_name),
         amis=Amis(aws, clock, refresh_s=settings.ami_refresh_interval),
+        shifts=shifts,
     )
 
 
 def _interruption_tasks(
-    parts: Surroundings, shared: _Aws, log: Log
+    parts: Surroundings, shared: _Aws, account: str, log: Log
 ) -> dict[str, Callable[[], Awaitable[None]]]:
     def spot_lost(claim: NodeClaim) -> None:
         labels = claim.metadata.labels
@@ -235,6 +248,8 @@ def _interruption_tasks(
 
     async def handle(interruption: Interruption) -> None:
         kind = interruption.kind
+        if interruption.reservation_id:
+            shared.reservations.counts.used(interruption.reservation_id, is_full=True)
         await interruptions.handle(interruption, ends=kind.ends_the_node, forceful=kind.is_forceful)
 
     def polled(report: PollReport) -> None:
@@ -260,6 +275,7 @@ def _interruption_tasks(
         parts.clock,
         actor,
         queue_name=parts.settings.interruption_queue,
+        account=account,
         on_poll=polled,
         on_problem=lambda error: log.error("interruption queue", error=error),
     )

@@ -86,6 +86,7 @@ class Informers:
             claims=follow(
                 known.NODE_CLAIMS,
                 provider_id=lambda claim: _one(claim.status.provider_id),
+                instance=lambda claim: _one(claim.status.provider_id.rpartition("/")[2]),
                 node=lambda claim: _one(claim.status.node_name),
                 pool=lambda claim: _one(claim.metadata.labels.get(NODEPOOL, "")),
             ),

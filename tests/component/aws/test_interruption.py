@@ -10,7 +10,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from karpenter.api import labels
+from karpenter.api.nodeclaim import NodeClaim
 from karpenter.cloud.aws.api import AwsError
+from karpenter.cloud.aws.codes import is_not_found
 from karpenter.cloud.aws.discovery import Account
 from karpenter.cloud.aws.garbage import Collector
 from karpenter.cloud.aws.instances import parse_provider_id
@@ -132,18 +134,20 @@ async def test_failed_checks_and_scheduled_events_are_found_without_any_queue(
 
 async def test_a_queue_that_does_not_exist_is_told_and_the_reader_lives_on(aws: Remembering) -> None:
     clock = FakeClock()
-    problems: list[Exception] = []
+    problems: asyncio.Queue[Exception] = asyncio.Queue()
     queue = InterruptionQueue(
-        aws, clock, Actor(Ear(), clock), queue_name="nobody", on_problem=problems.append
+        aws, clock, Actor(Ear(), clock), queue_name="nobody", on_problem=problems.put_nowait
     )
 
     running = asyncio.create_task(queue.run())
-    while not problems:
-        await asyncio.sleep(0.01)
+    first = await problems.get()
+    await clock.advance(1)
+    second = await problems.get()
     running.cancel()
 
-    assert isinstance(problems[0], AwsError)
-    assert "nobody" in str(problems[0]) or "queue" in str(problems[0]).lower()
+    assert isinstance(first, AwsError)
+    assert is_not_found(first.code)
+    assert str(second) == str(first)
 
 
 async def test_an_instance_whose_claim_is_gone_is_ended_and_one_with_a_claim_is_not(
@@ -154,13 +158,13 @@ async def test_an_instance_whose_claim_is_gone_is_ended_and_one_with_a_claim_is_
     kept, lost = [await provider.create(simple_claim(number), node_class) for number in (1, 2)]
     now = datetime.now(UTC)
 
-    async def claims() -> list[object]:
+    async def claims() -> list[NodeClaim]:
         return [simple_claim(1)]
 
     def collector(seconds: float) -> Collector:
         return Collector(
             list_machines=provider.list,
-            list_claims=claims,  # type: ignore[arg-type]
+            list_claims=claims,
             possible_claims=provider.possible_claims,
             delete=provider.delete,
             now=lambda: now + timedelta(seconds=seconds),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 import boto3
@@ -92,11 +93,12 @@ async def drift_of(desk: Desk, aws: Remembering, provider_id: str) -> tuple[Drif
 
     found = await reread(parse_provider_id(provider_id))
     assert found is not None
-    drift = Drift(
-        type_labels=lambda name, node_class: (kind := desk.types.get(name, node_class)) and kind.labels,
-        group_of=desk.parts.placement_groups.group_of,
-        reread=reread,
-    )
+
+    def type_labels(name: str, node_class: EC2NodeClass) -> Mapping[str, str] | None:
+        kind = desk.types.get(name, node_class)
+        return kind.labels if kind is not None else None
+
+    drift = Drift(type_labels=type_labels, group_of=desk.parts.placement_groups.group_of, reread=reread)
     return drift, found
 
 

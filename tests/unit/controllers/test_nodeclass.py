@@ -27,7 +27,7 @@ class Found:
 
     status: EC2NodeClassStatus
     annotations: Mapping[str, str] = field(default_factory=dict)
-    notices: tuple[Any, ...] = ()
+    remarks: tuple[Any, ...] = ()
     look_again_s: float = 60.0
 
 

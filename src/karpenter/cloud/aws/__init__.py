@@ -18,6 +18,13 @@
 ``launching``         one instance for each claim, and never two
 ``instances``         instances: found, looked up in batches, terminated, tagged
 ``provider``          the ``CloudProvider`` made of all these
+``discovery``         what selectors find: ``subnets``, ``securitygroups``, ``reservations``, ``placementgroups``
+``profiles``          instance profiles for a node class's role
+``zonalshift``        zones that are shifted away
+``nodeclass``         the status of a node class, and whether it can be launched from
+``drift``             whether an instance still equals its node class
+``interruption``      what AWS says happens to instances, by two sources
+``garbage``           what was left behind
 ====================  ======================================================================================
 
 Names are imported from the modules. Each takes an ``Aws`` as argument.

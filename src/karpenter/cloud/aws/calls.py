@@ -33,7 +33,8 @@ class Limit(Enum):
     INSTANCES = "instances"  # one per instance launched, beside LAUNCH
     TERMINATE = "terminate"
     TAG = "tag"
-    OTHER = "other"  # services other than EC2
+    QUEUE = "queue"  # SQS, whose own limits are far beyond any queue of interruptions
+    OTHER = "other"  # services other than EC2 and SQS
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +98,22 @@ _TABLE: Final = (
     ),
     Call("pricing", "GetProducts", "reads on-demand prices"),
     Call("sts", "GetCallerIdentity", "tells whose credentials these are"),
-    Call("sqs", "GetQueueUrl", "finds the interruption queue"),
-    Call("sqs", "ReceiveMessage", "receives interruption messages"),
-    Call("sqs", "DeleteMessage", "removes interruption messages that were acted on", mutating=True),
-    Call("sqs", "DeleteMessageBatch", "removes interruption messages that were acted on", mutating=True),
+    Call("sqs", "GetQueueUrl", "finds the interruption queue", limit=Limit.QUEUE),
+    Call("sqs", "ReceiveMessage", "receives interruption messages", limit=Limit.QUEUE),
+    Call(
+        "sqs",
+        "DeleteMessage",
+        "removes interruption messages that were acted on",
+        mutating=True,
+        limit=Limit.QUEUE,
+    ),
+    Call(
+        "sqs",
+        "DeleteMessageBatch",
+        "removes interruption messages that were acted on",
+        mutating=True,
+        limit=Limit.QUEUE,
+    ),
     Call("arc-zonal-shift", "GetManagedResource", "reads which zone traffic is shifted away from"),
     Call("iam", "GetInstanceProfile", "finds the instance profile of a node class"),
     Call("iam", "ListInstanceProfiles", "finds instance profiles that are left over"),

@@ -30,6 +30,7 @@ PUBLISHED: Final[Mapping[Limit, tuple[float, float]]] = MappingProxyType(
         Limit.INSTANCES: (2.0, 1000.0),
         Limit.TERMINATE: (5.0, 100.0),
         Limit.TAG: (10.0, 100.0),
+        Limit.QUEUE: (300.0, 300.0),
         Limit.OTHER: (20.0, 40.0),
     }
 )

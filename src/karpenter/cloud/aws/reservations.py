@@ -12,19 +12,38 @@ next answer of EC2.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from karpenter.api import labels
 from karpenter.api.ec2nodeclass import CapacityReservation, CapacityReservationSelectorTerm, EC2NodeClass
+from karpenter.api.nodeclaim import NodeClaim
 from karpenter.cloud.aws.api import Aws, AwsError
 from karpenter.cloud.aws.codes import is_not_found
 from karpenter.cloud.aws.discovery import ClassKey, Owned, class_key, filter_of, read_tags, tag_filters
+from karpenter.cloud.protocol import Machine
 from karpenter.kit.cache import TTLCache
 from karpenter.kit.clock import Clock
 
-__all__ = ["EXPIRING_BEFORE", "FoundReservation", "ReservationCounts", "Reservations"]
+__all__ = [
+    "EXPIRING_BEFORE",
+    "RELEASED_LABELS",
+    "FoundReservation",
+    "ReservationCounts",
+    "Reservations",
+    "expiring_claims",
+    "released_claims",
+]
+
+# What a claim and its node are labelled when their reservation has let them go; None takes a label away.
+RELEASED_LABELS: Final[Mapping[str, str | None]] = {
+    labels.CAPACITY_TYPE: labels.ON_DEMAND,
+    labels.CAPACITY_RESERVATION_ID: None,
+    labels.CAPACITY_RESERVATION_TYPE: None,
+    labels.CAPACITY_RESERVATION_INTERRUPTIBLE: None,
+}
 
 EXPIRING_BEFORE: Final = timedelta(minutes=40)
 
@@ -184,3 +203,37 @@ def _read(described: Mapping[str, Any], now: datetime) -> FoundReservation:
         int(described.get("AvailableInstanceCount", 0)),
         Owned(reservation_id, owner, read_tags(described)),
     )
+
+
+def expiring_claims(
+    claims: Iterable[NodeClaim], node_classes: Iterable[EC2NodeClass]
+) -> tuple[NodeClaim, ...]:
+    """Return the claims in capacity blocks that are about to end: AWS takes their machines whatever runs on them."""
+    ending = {
+        each.id
+        for node_class in node_classes
+        for each in node_class.status.capacity_reservations
+        if each.state == "expiring"
+    }
+    return tuple(
+        claim
+        for claim in claims
+        if _is_reserved(claim) and claim.metadata.labels.get(labels.CAPACITY_RESERVATION_ID) in ending
+    )
+
+
+def released_claims(claims: Iterable[NodeClaim], machines: Iterable[Machine]) -> tuple[NodeClaim, ...]:
+    """Return the claims whose reservation has ended while their machine runs on, and is paid by the hour from then.
+
+    To be labelled with ``RELEASED_LABELS``, and their nodes with them; otherwise they would look free of charge.
+    """
+    paid = {
+        each.provider_id
+        for each in machines
+        if each.is_living and each.labels.get(labels.CAPACITY_TYPE) == labels.ON_DEMAND
+    }
+    return tuple(claim for claim in claims if _is_reserved(claim) and claim.status.provider_id in paid)
+
+
+def _is_reserved(claim: NodeClaim) -> bool:
+    return claim.metadata.labels.get(labels.CAPACITY_TYPE) == labels.RESERVED

@@ -5,6 +5,7 @@
 ``following``     the old objects, if the server serves their kinds
 ``marks``         how one sees that a v1 object was made from an old one
 ``translating``   all old objects together as v1: pure
+``naming``        which of several node classes of one template has which name: pure
 ``reporting``     what the old objects say about themselves afterwards: pure
 ``conversion``    makes the v1 objects so, and writes the status back
 ``nodelabels``    the labels that nodes of a Provisioner used to have

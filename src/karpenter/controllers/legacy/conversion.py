@@ -13,12 +13,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from karpenter.controllers.legacy.following import STORED_PROVISIONERS, STORED_TEMPLATES, OldKinds
-from karpenter.controllers.legacy.marks import is_from
+from karpenter.controllers.legacy.marks import CONVERTED_FROM, is_from
 from karpenter.controllers.legacy.reporting import (
     INSTANCE_TYPES_FOUND,
     Trouble,
@@ -66,6 +66,7 @@ _WARNING_QUIET_S: Final = 86_400.0
 _REFUSED: Final = "ConversionRefused"
 _NAME_TAKEN: Final = "NameTaken"
 _NOT_ACCEPTED: Final = "NotAccepted"
+_NO_TEMPLATE: Final = "NodeTemplateNotFound"
 
 
 class LegacyConversion:
@@ -117,7 +118,7 @@ class LegacyConversion:
         # A pool that points at a class must not come before it.
         for each in reversed(everything):
             trouble = await self._settle(each, taken, failures)
-            trouble = trouble or _template_trouble(each, troubles)
+            trouble = trouble or self._template_trouble(each, troubles)
             if trouble is not None:
                 troubles[str(each.original)] = trouble
         for each in everything:
@@ -132,13 +133,23 @@ class LegacyConversion:
         originals = originals_of(self.old.provisioners, self.old.templates)
         leaving = [each.is_leaving for each in originals]
         uids = [each.object.metadata.uid for each in originals]
-        content = msgspec.json.encode([manifests_of(originals), leaving, uids])
+        standing = self._standing()
+        content = msgspec.json.encode([manifests_of(originals), leaving, uids, standing])
         if content != self._known[0]:
             # Some milliseconds for each object: too long for the event loop.
-            found = await asyncio.to_thread(translate, originals, self._default_instance_profile)
+            found = await asyncio.to_thread(translate, originals, self._default_instance_profile, standing)
             self._known = (content, found)
         # The same words, about the objects as they are now.
         return tuple(replace(each, original=now) for each, now in zip(self._known[1], originals, strict=True))
+
+    def _standing(self) -> dict[str, dict[str, Any]]:
+        """Gives for each template the classes that were made from it, with their kubelet settings."""
+        standing: dict[str, dict[str, Any]] = {}
+        for stored in sorted(self._cluster.informers.classes, key=lambda each: each.metadata.name):
+            kind, _, name = stored.metadata.annotations.get(CONVERTED_FROM, "").partition("/")
+            if is_from(stored, kind, name) and stored.metadata.deletion_timestamp is None:
+                standing.setdefault(name, {})[stored.metadata.name] = stored.spec.get("kubelet", {})
+        return standing
 
     def _taken(self, everything: Sequence[Translated]) -> dict[tuple[str, str], str]:
         """Gives the wanted objects whose names somebody else's objects have, with the words for it."""
@@ -171,6 +182,22 @@ class LegacyConversion:
             except KubeError as error:
                 failures.append(error)
         return trouble
+
+    def _template_trouble(self, each: Translated, troubles: Mapping[str, Trouble]) -> Trouble | None:
+        """Gives the trouble of the node template that a Provisioner uses, because it is the Provisioner's too."""
+        reference = each.original.object.spec.get("providerRef")
+        if each.original.kind is not STORED_PROVISIONERS or not isinstance(reference, dict):
+            return None
+        name = str(reference.get("name", ""))
+        template = f"{STORED_TEMPLATES.name} {name}"
+        found = troubles.get(template)
+        if found is not None:
+            return Trouble(found.reason, f"{template}: {found.message}")
+        if self.old.templates.get(name) is None and self._cluster.informers.classes.get(name) is None:
+            return Trouble(
+                _NO_TEMPLATE, f"{template} is not there: create it, or correct spec.providerRef.name"
+            )
+        return None
 
     async def _apply(self, original: Original, wanted: Wanted) -> None:
         """Makes one object so, unless it is so already."""
@@ -317,16 +344,6 @@ def _clash(original: Original, wanted: Wanted) -> str:
         f" to let the {original.kind.name} rule, `kubectl delete {plural} {wanted.name}` (its nodes go with it);"
         f" to keep it, delete the {original.kind.name}"
     )
-
-
-def _template_trouble(each: Translated, troubles: Mapping[str, Trouble]) -> Trouble | None:
-    """Gives the trouble of the node template that a Provisioner uses, because it is the Provisioner's too."""
-    reference = each.original.object.spec.get("providerRef")
-    if each.original.kind is not STORED_PROVISIONERS or not isinstance(reference, dict):
-        return None
-    template = f"{STORED_TEMPLATES.name} {reference.get('name')}"
-    found = troubles.get(template)
-    return Trouble(found.reason, f"{template}: {found.message}") if found is not None else None
 
 
 def _class_of(pool: Stored) -> str:

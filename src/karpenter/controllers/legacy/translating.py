@@ -20,6 +20,7 @@ import msgspec
 from karpenter.api.legacy.conversion import Conversion, RawObject, Refusal, convert
 from karpenter.controllers.legacy.following import STORED_PROVISIONERS, STORED_TEMPLATES
 from karpenter.controllers.legacy.marks import CONVERSION_HASH, CONVERTED_FROM, owner_reference
+from karpenter.controllers.legacy.naming import Standing, kept_names
 from karpenter.kube import Kind
 from karpenter.state import STORED_NODE_CLASSES, STORED_NODE_POOLS, Stored
 
@@ -102,8 +103,16 @@ def manifests_of(originals: Iterable[Original]) -> list[RawObject]:
     ]
 
 
-def translate(originals: Sequence[Original], default_instance_profile: str) -> tuple[Translated, ...]:
-    """Gives for each old object what should be there in v1, or why nothing can be."""
+def translate(
+    originals: Sequence[Original], default_instance_profile: str, standing: Standing
+) -> tuple[Translated, ...]:
+    """Gives for each old object what should be there in v1, or why nothing can be.
+
+    Args:
+        originals: All old objects of the cluster.
+        default_instance_profile: For templates that name none.
+        standing: The classes that were made from templates before.
+    """
     manifests = manifests_of(originals)
     first = convert(manifests, default_instance_profile=default_instance_profile)
     outcome = first
@@ -111,8 +120,9 @@ def translate(originals: Sequence[Original], default_instance_profile: str) -> t
         outcome = convert(
             _with_stand_ins(manifests, first), default_instance_profile=default_instance_profile
         )
+    names = kept_names(outcome, standing)
     return tuple(
-        _translated(original, position, first, outcome) for position, original in enumerate(originals)
+        _translated(original, position, first, outcome, names) for position, original in enumerate(originals)
     )
 
 
@@ -128,7 +138,9 @@ def fulfils(stored: Stored, wanted: Wanted) -> bool:
     )
 
 
-def _translated(original: Original, position: int, first: Conversion, outcome: Conversion) -> Translated:
+def _translated(
+    original: Original, position: int, first: Conversion, outcome: Conversion, names: Mapping[str, str]
+) -> Translated:
     # What was refused at first has a stand-in in the final outcome, which speaks for nobody.
     refusals = tuple(_words(each) for each in first.refusals if each.object.position == position)
     if refusals or original.is_leaving:
@@ -137,13 +149,19 @@ def _translated(original: Original, position: int, first: Conversion, outcome: C
         f"{each.field}: {each.text}" for each in outcome.warnings if each.object.position == position
     )
     refusals = tuple(_words(each) for each in outcome.refusals if each.object.position == position)
-    made = tuple(_wanted(original, each) for each in outcome.steps[position].after)
+    made = tuple(_wanted(original, each, names) for each in outcome.steps[position].after)
     return Translated(original, made, refusals, warnings)
 
 
-def _wanted(original: Original, manifest: RawObject) -> Wanted:
+def _wanted(original: Original, manifest: RawObject, names: Mapping[str, str]) -> Wanted:
     kind = _V1_KINDS[manifest["kind"]]
     metadata = manifest["metadata"]
+    name = str(metadata["name"])
+    if kind is STORED_NODE_CLASSES:
+        name = names.get(name, name)
+    else:
+        reference = manifest["spec"]["template"]["spec"]["nodeClassRef"]
+        reference["name"] = names.get(reference["name"], reference["name"])
     content = {"labels": metadata.get("labels", {}), "spec": manifest["spec"]}
     marks = {
         CONVERTED_FROM: f"{original.kind.name}/{original.name}",
@@ -155,7 +173,7 @@ def _wanted(original: Original, manifest: RawObject) -> Wanted:
     }
     if metadata.get("labels"):
         marked["labels"] = metadata["labels"]
-    return Wanted(kind, str(metadata["name"]), {"metadata": marked, "spec": manifest["spec"]})
+    return Wanted(kind, name, {"metadata": marked, "spec": manifest["spec"]})
 
 
 def _with_stand_ins(manifests: Sequence[RawObject], outcome: Conversion) -> list[RawObject]:

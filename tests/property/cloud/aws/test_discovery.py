@@ -4,7 +4,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from karpenter.api.ec2nodeclass import SubnetSelectorTerm
@@ -13,6 +13,9 @@ from karpenter.cloud.aws.subnets import Subnets
 from karpenter.kit.clock import FakeClock
 from tests.unit.cloud.aws.builders import node_class
 from tests.unit.cloud.aws.fakes import FakeAws
+
+# How fast the machine is says nothing about the promises.
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 SUBNETS = st.dictionaries(
     st.sampled_from([f"subnet-{n}" for n in range(8)]),
@@ -59,6 +62,7 @@ def ec2(world: World) -> FakeAws:
     return FakeAws({"DescribeSubnets": answer})
 
 
+@UNHURRIED
 @given(SUBNETS, TERMS)
 def test_found_is_what_any_term_matches_each_once_the_emptiest_first(
     world: World, terms: list[SubnetSelectorTerm]
@@ -75,6 +79,7 @@ def test_found_is_what_any_term_matches_each_once_the_emptiest_first(
     assert [each.id for each in found] == sorted(expected, key=lambda each: (-world[each][0], each))
 
 
+@UNHURRIED
 @given(st.integers(0, 5), st.lists(st.sampled_from(["used", "freed", "asked"]), max_size=30))
 def test_room_equals_what_ec2_would_say_after_every_step(total: int, steps: list[str]) -> None:
     clock = FakeClock()

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -11,6 +11,9 @@ from karpenter.api.nodeclaim import NodeClaim
 from karpenter.cloud.aws.garbage import OPEN_LAUNCH_S, OWNER_GONE_S, leaks
 from karpenter.cloud.protocol import Machine
 from tests.unit.cloud.aws.builders import claim
+
+# How fast the machine is says nothing about the promises.
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = [f"i-{n}" for n in range(4)]
@@ -50,6 +53,7 @@ def owners(machine: Machine) -> frozenset[str]:
     return frozenset(filter(None, [machine.claim_uid]))
 
 
+@UNHURRIED
 @given(MACHINES, CLAIMS)
 def test_no_machine_is_ended_that_is_fresh_or_named_or_may_still_be_taken(
     machines: list[Machine], claims: list[NodeClaim]
@@ -65,6 +69,7 @@ def test_no_machine_is_ended_that_is_fresh_or_named_or_may_still_be_taken(
         assert leak.why
 
 
+@UNHURRIED
 @given(MACHINES, CLAIMS)
 def test_every_machine_that_nobody_answers_for_is_ended_in_the_end(
     machines: list[Machine], claims: list[NodeClaim]

@@ -6,11 +6,14 @@ import json
 from collections import Counter
 from typing import Any
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from karpenter.cloud.aws.interruption import Actor, Ignored, Interruption, InterruptionKind, parse_message
 from karpenter.kit.clock import FakeClock
+
+# How fast the machine is says nothing about the promises.
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20)
 VALUES = st.recursive(
@@ -72,16 +75,19 @@ def check(body: bytes) -> None:
     assert read.at is None or read.at.tzinfo is not None
 
 
+@UNHURRIED
 @given(st.binary(max_size=200))
 def test_no_bytes_whatever_make_the_parser_raise(body: bytes) -> None:
     check(body)
 
 
+@UNHURRIED
 @given(EVENTS | VALUES)
 def test_nothing_that_resembles_an_event_makes_the_parser_raise(event: Any) -> None:
     check(json.dumps(event).encode())
 
 
+@UNHURRIED
 @given(EVENTS, st.data())
 def test_a_torn_or_bent_event_makes_the_parser_raise_neither(event: Any, data: st.DataObject) -> None:
     body = bytearray(json.dumps(event).encode())
@@ -99,6 +105,7 @@ INTERRUPTIONS = st.builds(
 )
 
 
+@UNHURRIED
 @given(st.lists(INTERRUPTIONS, max_size=30), st.sets(st.integers(0, 29)))
 def test_however_they_come_each_is_acted_on_once_and_none_is_lost(
     told: list[Interruption], failing: set[int]

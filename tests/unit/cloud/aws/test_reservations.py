@@ -6,11 +6,18 @@ from typing import Any
 
 import pytest
 
-from karpenter.api.ec2nodeclass import CapacityReservationSelectorTerm, EC2NodeClass
+from karpenter.api import labels
+from karpenter.api.ec2nodeclass import CapacityReservation, CapacityReservationSelectorTerm, EC2NodeClass
 from karpenter.cloud.aws.api import AwsError
-from karpenter.cloud.aws.reservations import ReservationCounts, Reservations
+from karpenter.cloud.aws.reservations import (
+    ReservationCounts,
+    Reservations,
+    expiring_claims,
+    released_claims,
+)
+from karpenter.cloud.protocol import Machine
 from karpenter.kit.clock import FakeClock
-from tests.unit.cloud.aws.builders import node_class
+from tests.unit.cloud.aws.builders import claim, node_class
 from tests.unit.cloud.aws.fakes import FakeAws, aws_error
 
 
@@ -191,3 +198,42 @@ def test_an_answer_that_was_overtaken_changes_nothing() -> None:
     counts.set("cr-1", 9, asked_at=5)
 
     assert counts.room("cr-1") == 1
+
+
+RESERVED = {labels.CAPACITY_TYPE: labels.RESERVED, labels.CAPACITY_RESERVATION_ID: "cr-1"}
+
+
+@pytest.mark.parametrize(("state", "ends"), [("expiring", ["uid-1"]), ("active", [])])
+def test_claims_in_a_block_that_is_about_to_end_are_found(state: str, ends: list[str]) -> None:
+    block = CapacityReservation(
+        id="cr-1",
+        availability_zone="us-west-2a",
+        instance_type="p5.48xlarge",
+        owner_id="111111111111",
+        instance_match_criteria="targeted",
+        reservation_type="capacity-block",
+        state=state,
+    )
+    claims = [claim("uid-1", node_labels=RESERVED), claim("uid-2")]
+
+    found = expiring_claims(claims, [node_class(status={"capacity_reservations": (block,)})])
+
+    assert [each.metadata.uid for each in found] == ends
+
+
+def test_claims_whose_reservation_let_their_machine_go_are_found() -> None:
+    claims = [
+        claim("uid-1", node_labels=RESERVED, provider_id="aws:///z/i-1"),
+        claim("uid-2", node_labels=RESERVED, provider_id="aws:///z/i-2"),
+        claim("uid-3", provider_id="aws:///z/i-3"),
+        claim("uid-4", node_labels=RESERVED, provider_id="aws:///z/i-4"),
+    ]
+    paid, held = {labels.CAPACITY_TYPE: labels.ON_DEMAND}, {labels.CAPACITY_TYPE: labels.RESERVED}
+    machines = [
+        Machine("aws:///z/i-1", labels=paid),
+        Machine("aws:///z/i-2", labels=held),
+        Machine("aws:///z/i-3", labels=paid),
+        Machine("aws:///z/i-4", labels=paid, state="shutting-down"),
+    ]
+
+    assert [each.metadata.uid for each in released_claims(claims, machines)] == ["uid-1"]

@@ -13,7 +13,7 @@ from tests.unit.cloud.aws.fakes import FakeAws, aws_error
 
 
 def shift(zone_id: str, clock: FakeClock, *, minutes: float = 60, status: str = "APPLIED") -> dict[str, Any]:
-    ends = (clock.now() + timedelta(minutes=minutes)).replace(tzinfo=None)
+    ends = clock.now() + timedelta(minutes=minutes)
     return {"appliedStatus": status, "awayFrom": zone_id, "expiryTime": ends}
 
 
@@ -52,6 +52,20 @@ async def test_a_shift_ends_by_our_own_clock_between_two_questions_and_is_then_t
 
     assert await shifts.refresh() == ShiftChange(cleared=frozenset({"usw2-az1"}))
     assert not await shifts.refresh()
+
+
+async def test_an_end_without_its_zone_is_utc() -> None:
+    clock = FakeClock()
+    told = shift("usw2-az1", clock, minutes=1)
+    bare = {**told, "expiryTime": told["expiryTime"].replace(tzinfo=None)}
+    shifts = ZonalShifts(FakeAws({"GetManagedResource": {"zonalShifts": [bare]}}), clock, arn="arn:demo")
+    await shifts.refresh()
+
+    clock.tick(59)
+    assert shifts.shifted_zone_ids() == {"usw2-az1"}
+    clock.tick(1)
+
+    assert shifts.shifted_zone_ids() == frozenset()
 
 
 async def test_a_cluster_that_is_not_registered_is_an_error_with_a_way_out() -> None:

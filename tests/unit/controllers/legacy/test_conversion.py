@@ -138,6 +138,21 @@ async def test_the_trouble_of_a_template_is_told_on_the_provisioners_that_use_it
     assert class_names(scene) == []
 
 
+async def test_a_template_that_is_missing_is_named_by_its_old_name() -> None:
+    scene = OldScene()
+    scene.store(provisioner(), provisioner("v1", "mine"))
+    scene.client.store(STORED_NODE_CLASSES, stored_class("mine"))
+
+    await scene.settle()
+
+    assert scene.conditions("default")["Ready"] == (
+        "False",
+        "NodeTemplateNotFound",
+        "AWSNodeTemplate default is not there: create it, or correct spec.providerRef.name",
+    )
+    assert scene.conditions("v1")["Converted"][0] == "True"
+
+
 async def test_a_pool_of_the_same_name_is_never_touched() -> None:
     scene = OldScene()
     scene.client.store(STORED_NODE_POOLS, stored_pool())

@@ -126,6 +126,15 @@ class Resolved:
     problems: Mapping[str, Problem] = field(default=EMPTY)
     look_again_s: float = _SUBNET_S
 
+    @property
+    def remarks(self) -> tuple[Notice, ...]:
+        """Everything that deserves an event: the notices, and the problems under the names of their conditions."""
+        return self.notices + tuple(
+            Notice(each.reason, condition, each.message, each.hint)
+            for condition, each in self.problems.items()
+            if each.reason != DEPENDENCIES_NOT_READY
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class CleanedUp:
@@ -355,7 +364,8 @@ class NodeClassStatus:
         except KarpenterError:
             account_id = ""  # whose credentials these are is told by what is asked with them
         return foreign_notices(
-            found,
+            # By id: an order that moves with free addresses would change the condition every minute.
+            sorted(found, key=lambda each: each.id),
             field=selector,
             noun=noun,
             account_id=account_id,

@@ -20,8 +20,7 @@ def refused(code: str, text: str = "", *, status: int = 403, operation: str = "C
     ("text", "expected"),
     [
         (
-            f"You are not authorized to perform this operation. User: {WHO} is not authorized to perform: "
-            "iam:PassRole on resource: arn:aws:iam::1:role/nodes because no identity-based policy allows it",
+            f"No. User: {WHO} is not authorized to perform: iam:PassRole on resource: arn:aws:iam::1:role/nodes",
             Denied("iam:PassRole", "arn:aws:iam::1:role/nodes", WHO),
         ),
         (f"User: {WHO} is not authorized to perform: ec2:RunInstances", Denied("ec2:RunInstances", "", WHO)),

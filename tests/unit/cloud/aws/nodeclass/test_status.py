@@ -193,7 +193,8 @@ async def test_a_refusal_makes_its_own_condition_false_names_the_field_and_the_r
     operation: str, condition_type: str, field: str
 ) -> None:
     group = {"GroupId": "pg-1", "State": "available", "Strategy": "cluster"}
-    stand = Stand(**{"DescribePlacementGroups": {"PlacementGroups": [group]}, operation: DENIED})
+    answers: dict[str, Any] = {"DescribePlacementGroups": {"PlacementGroups": [group]}, operation: DENIED}
+    stand = Stand(**answers)
     wanted = written(
         capacity_reservation_selector_terms=(CapacityReservationSelectorTerm(id="cr-1"),),
         placement_group_selector=PlacementGroupSelector(id="pg-1"),
@@ -211,14 +212,20 @@ async def test_a_refusal_makes_its_own_condition_false_names_the_field_and_the_r
 
 @pytest.mark.parametrize(
     "operation",
-    ["DescribeImages", "DescribeSubnets", "DescribeSecurityGroups", "DescribeCapacityReservations"],
+    [
+        "DescribeImages",
+        "DescribeSubnets",
+        "DescribeSecurityGroups",
+        "DescribeCapacityReservations",
+        "GetInstanceProfile",
+    ],
 )
 async def test_in_an_outage_a_class_that_was_ready_stays_ready_with_what_is_known(operation: str) -> None:
     stand = Stand()
     wanted = written(capacity_reservation_selector_terms=(CapacityReservationSelectorTerm(id="cr-1"),))
     before = await stand.resolve(wanted)
     stand.changed(**{operation: OUTAGE})
-    stand.clock.tick(600)
+    stand.clock.tick(1000)
 
     during = await stand.resolve(replace(wanted, status=before.status))
 
@@ -247,6 +254,19 @@ async def test_a_class_that_was_never_found_waits_for_aws() -> None:
 
     assert said(resolved, conditions.SUBNETS_READY) == ("Unknown", "AWSUnreachable")
     assert said(resolved, conditions.VALIDATION_SUCCEEDED) == ("Unknown", "DependenciesNotReady")
+
+
+async def test_events_tell_notices_and_problems_but_not_that_one_follows_from_the_other() -> None:
+    other = {**SUBNET, "OwnerId": "222222222222"}
+    stand = Stand(DescribeSubnets={"Subnets": [other]}, DescribeSecurityGroups={"SecurityGroups": []})
+
+    resolved = await stand.resolve()
+
+    assert [(each.reason, each.field) for each in resolved.remarks] == [
+        ("ForeignOwner", "spec.subnetSelectorTerms"),
+        ("SecurityGroupsNotFound", "SecurityGroupsReady"),
+    ]
+    assert "spec.securityGroupSelectorTerms" in resolved.remarks[1].message
 
 
 async def test_selectors_that_match_nothing_say_what_to_check() -> None:
@@ -345,6 +365,29 @@ async def test_what_belongs_to_others_is_used_and_told_in_condition_and_notices(
         ("ForeignOwner", "spec.capacityReservationSelectorTerms"),
     }
     assert "222222222222" in condition(resolved, conditions.SUBNETS_READY).message
+
+
+async def test_what_is_told_does_not_move_with_free_addresses() -> None:
+    def subnets(*free: int) -> dict[str, Any]:
+        return {
+            "Subnets": [
+                {
+                    **SUBNET,
+                    "SubnetId": f"subnet-{n}",
+                    "AvailableIpAddressCount": each,
+                    "OwnerId": "222222222222",
+                }
+                for n, each in enumerate(free)
+            ]
+        }
+
+    told = [
+        condition(await Stand(DescribeSubnets=subnets(*free)).resolve(), conditions.SUBNETS_READY).message
+        for free in ((1, 2), (2, 1))
+    ]
+
+    assert told[0] == told[1]
+    assert told[0].index("subnet-0") < told[0].index("subnet-1")
 
 
 async def test_a_reservation_of_an_owner_whom_the_term_names_needs_no_notice() -> None:
