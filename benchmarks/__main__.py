@@ -7,10 +7,14 @@ import argparse
 import json
 import sys
 
-from benchmarks import decode_pods, solve_without
+from benchmarks import decode_pods, list_instances, solve_without
 from benchmarks.measure import Row
 
-BENCHMARKS = {"decode-pods": decode_pods.run, "solve-without": solve_without.run}
+BENCHMARKS = {
+    "decode-pods": decode_pods.run,
+    "solve-without": solve_without.run,
+    "list-instances": list_instances.run,
+}
 
 
 def main(arguments: list[str]) -> int:

@@ -32,7 +32,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "crds": ("karpenter.cli.crds", "Print the definitions of our kinds, for kubectl."),
     "convert": ("karpenter.cli.convert", "Rewrite manifests of old Karpenter versions as v1."),
     "solve": ("karpenter.cli.solve", "Decide which nodes the pods of a problem file get."),
-    "sandbox": ("karpenter.cli.sandbox", "Serve stand-ins for AWS on this machine."),
+    "sandbox": ("karpenter.cli.sandbox", "Stand-ins for AWS and for kubelets, on this machine."),
     "demo": ("karpenter.cli.demo", "Show the product at work, without a cluster or an AWS account."),
 }
 

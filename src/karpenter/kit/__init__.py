@@ -10,12 +10,13 @@
 ``batching``      the window that gathers many triggers into one batch
 ``backoff``       growing delays, per key, with jitter that is the same in every run
 ``cache``         a bounded cache whose entries die of age
+``workqueue``     work by key: one worker a key, failures wait
 ================  ==========================================================================================
 
 Names are imported from the modules (``from karpenter.kit.quantity import Quantity``), not from here:
 ``quantity``, ``durations`` and ``cron`` are pure, and who imports them must not load an event loop. Only
-``clock``, ``tasks`` and ``batching`` import asyncio, and only ``clock`` reads a real clock. Everything here
+``clock``, ``tasks``, ``batching`` and ``workqueue`` import asyncio, and only ``clock`` reads a real clock. Everything here
 stands on the standard library and ``karpenter.errors``.
 """
 
-__all__ = ["backoff", "batching", "cache", "clock", "cron", "durations", "quantity", "tasks"]
+__all__ = ["backoff", "batching", "cache", "clock", "cron", "durations", "quantity", "tasks", "workqueue"]

@@ -16,11 +16,14 @@ from typing import Final
 
 from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.cloud.protocol import CloudProvider, Machine
+from karpenter.controllers.consistency import Consistency
 from karpenter.controllers.expiration import Expiration
 from karpenter.controllers.garbage import GarbageCollection, owner_by_tag
+from karpenter.controllers.legacy import Hydration, LegacyConversion, OldNodeLabels
 from karpenter.controllers.lifecycle import Lifecycle, LifecycleSettings
 from karpenter.controllers.nodepool import NodePools
 from karpenter.controllers.provisioning import Market, Provisioner, ProvisionerSettings
+from karpenter.controllers.registrationhealth import HealthSettings, LaunchBreaker, RegistrationHealth
 from karpenter.controllers.termination import ClaimTermination, Evictions, NodeTermination
 from karpenter.errors import KarpenterError
 from karpenter.kit.clock import Clock
@@ -93,6 +96,7 @@ class Operator:
         self._problem = "starting"
         self.metrics = Metrics()
         self.decisions = DecisionLog(clock)
+        self.breaker = LaunchBreaker(clock)
         self.ports: Mapping[str, int] = {}
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -183,10 +187,11 @@ class Operator:
             "clock": parts.clock,
         }
         told = {**common, "recorder": parts.recorder}
+        breaker = self.breaker
         evictions = Evictions(parts.client, parts.recorder, parts.metrics, parts.clock)
         provisioner = Provisioner(
             **told,  # type: ignore[arg-type]
-            market=Market(parts.cluster, provider),
+            market=Market(parts.cluster, provider, is_backing_off=breaker.is_backing_off),
             solver=solve,
             settings=ProvisionerSettings(
                 batch_idle_s=settings.batch_idle_duration,
@@ -221,7 +226,31 @@ class Operator:
         )
         expiration = Expiration(**common)  # type: ignore[arg-type]
         garbage = GarbageCollection(**common, cloud=provider, owners=cloud.owners)  # type: ignore[arg-type]
+        plain = {
+            "client": parts.client,
+            "cluster": parts.cluster,
+            "metrics": parts.metrics,
+            "clock": parts.clock,
+        }
+        legacy = LegacyConversion(
+            **plain,  # type: ignore[arg-type]
+            recorder=parts.recorder,
+            default_instance_profile=settings.default_instance_profile,
+        )
+        old_labels = OldNodeLabels(**plain, cluster_name=settings.cluster_name)  # type: ignore[arg-type]
+        hydration = Hydration(**plain)  # type: ignore[arg-type]
+        consistency = Consistency(**plain, recorder=parts.recorder)  # type: ignore[arg-type]
+        health = RegistrationHealth(
+            **told,  # type: ignore[arg-type]
+            breaker=breaker,
+            settings=HealthSettings(registration_timeout_s=settings.registration_timeout),
+        )
         return {
+            "legacy.conversion": legacy.run,
+            "legacy.nodelabels": old_labels.run,
+            "nodeclaim.hydration": hydration.run,
+            "nodeclaim.consistency": consistency.run,
+            "nodepool.registrationhealth": health.run,
             "provisioner": provisioner.run,
             "nodeclaim.lifecycle": lifecycle.run,
             "nodeclaim.termination": claims.run,

@@ -132,6 +132,9 @@ class Settings:
     interruption_queue: str = _setting(
         "", "SQS queue with interruption notices; empty switches them off.", CLUSTER, _text
     )
+    default_instance_profile: str = _setting(
+        "", "Instance profile of old AWSNodeTemplates that name none.", CLUSTER, _text
+    )
     isolated_vpc: bool = _setting(
         False, "The VPC has no way to AWS services outside, such as prices.", CLUSTER, _flag
     )

@@ -16,6 +16,7 @@ import msgspec
 
 from karpenter.api.base import to_wire
 from karpenter.api.ec2nodeclass import EC2NodeClass
+from karpenter.api.labels import PROVISIONER_NAME
 from karpenter.api.legacy.conversion import convert
 from karpenter.api.nodepool import NodePool
 from karpenter.state.informers import Stored
@@ -106,6 +107,7 @@ def _with_originals(
 ) -> Effective:
     """Puts back what a conversion of manifests drops: identity, generation and status are still the object's own."""
     of_pool = {item.metadata.name: item for item in stored_pools}
+    pools = {name: _named_of_old(pool, of_pool.get(name)) for name, pool in pools.items()}
     of_class = {item.metadata.name: item for item in stored_classes}
     kept_pools = {name: _as(pool, of_pool[name]) for name, pool in pools.items() if name in of_pool}
     # A class that the conversion made, for kubelet settings of a pool, has no original.
@@ -113,6 +115,19 @@ def _with_originals(
         name: _as(each, of_class[name]) if name in of_class else each for name, each in classes.items()
     }
     return Effective(kept_pools, kept_classes, misread)
+
+
+def _named_of_old(pool: NodePool, original: Stored | None) -> NodePool:
+    """Gives the nodes of a pool that stands for a Provisioner the label that pods of its day select by."""
+    owners = original.metadata.owner_references if original is not None else ()
+    owner = next((each.name for each in owners if each.kind == "Provisioner"), "")
+    if not owner:
+        return pool
+    replace = msgspec.structs.replace
+    template = pool.spec.template
+    labels = {**template.metadata.labels, PROVISIONER_NAME: owner}
+    template = replace(template, metadata=replace(template.metadata, labels=labels))
+    return replace(pool, spec=replace(pool.spec, template=template))
 
 
 def _as(item: T, original: Stored) -> T:

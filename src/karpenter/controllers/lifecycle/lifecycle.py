@@ -23,6 +23,7 @@ from karpenter.cloud.errors import (
     InsufficientCapacityError,
     LaunchError,
     LaunchPendingError,
+    NodeClaimNotFoundError,
     NodeClassNotReadyError,
 )
 from karpenter.cloud.protocol import CloudProvider, Machine, next_attempt
@@ -39,6 +40,9 @@ __all__ = ["Lifecycle", "LifecycleSettings"]
 
 _LONGEST_MESSAGE: Final = 300
 _LAUNCH_RETRY_S: Final = 5.0
+# How often an instance whose node has not joined is asked after: it may have died, and nothing would tell.
+_JOIN_AGAIN_S: Final = 10.0
+_DIED: Final = "InstanceDied"
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +266,8 @@ class Lifecycle:
             step, limit_s, words = LAUNCHED, settings.launch_timeout_s, "launch_timeout"
         elif not conditions.is_true(REGISTERED):
             await self._note_absence(claim)
+            if await self._died(claim):
+                return None
             step, limit_s, words = REGISTERED, settings.registration_timeout_s, "registration_timeout"
         elif not conditions.is_true(INITIALIZED) and settings.initialization_timeout_s:
             step, limit_s, words = INITIALIZED, settings.initialization_timeout_s, "initialization_timeout"
@@ -270,7 +276,7 @@ class Lifecycle:
         begun = claim.metadata.creation_timestamp or self._clock.now()
         left_s = (begun + timedelta(seconds=limit_s) - self._clock.now()).total_seconds()
         if left_s > 0:
-            return min(left_s, _LAUNCH_RETRY_S) if step == LAUNCHED else left_s
+            return min(left_s, _LAUNCH_RETRY_S if step == LAUNCHED else _JOIN_AGAIN_S)
         condition = conditions.get(step)
         detail = f": {condition.message}" if condition is not None and condition.message else ""
         await self._give_up(claim, words, f"{step} was not reached within {limit_s:g} s{detail}")
@@ -294,6 +300,25 @@ class Lifecycle:
         else:
             return
         await self._patch_status(claim, changed)
+
+    async def _died(self, claim: NodeClaim) -> bool:
+        """Gives up on a claim whose instance died before its node joined, with what the cloud says of its end."""
+        if self._cluster.informers.nodes.by("provider_id", claim.status.provider_id):
+            return False
+        try:
+            await self._cloud.get(claim.status.provider_id)
+        except NodeClaimNotFoundError as error:
+            words = f"{claim.status.provider_id} died before its node joined; {error.hint}"
+        else:
+            return False
+        current = self._cluster.informers.claims.get(claim.metadata.name) or claim
+        conditions = _conditions(current).false(
+            REGISTERED, self._clock.now(), reason=_DIED, message=words[:_LONGEST_MESSAGE]
+        )
+        await self._patch_status(current, conditions)
+        self._recorder.tell(_subject(claim), _DIED, words, type="Warning")
+        await self._give_up(claim, "instance_died", words)
+        return True
 
     async def _give_up(self, claim: NodeClaim, reason: str, message: str) -> None:
         """Deletes a claim that will not become a node; what it launched goes with it."""

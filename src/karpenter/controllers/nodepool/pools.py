@@ -15,7 +15,7 @@ from karpenter.controllers.nodepool.judging import INSTANCE_TYPES_FOUND, judged
 from karpenter.errors import KarpenterError
 from karpenter.kit.clock import Clock
 from karpenter.kit.workqueue import WorkQueue
-from karpenter.kube import Change, Client, NotFoundError, Recorder, Subject
+from karpenter.kube import Change, Client, ConflictError, NotFoundError, Recorder, Subject
 from karpenter.kube.kinds import NODE_CLAIMS
 from karpenter.model.hashes import POOL_HASH_VERSION, pool_hash
 from karpenter.model.instancetypes import InstanceType
@@ -67,6 +67,7 @@ class NodePools:
             await self._misread(name)
             return None
         await self._hash(pool)
+        pool = self._cluster.pool(name) or pool
         node_class = self._cluster.node_class(pool.spec.template.spec.node_class_ref.name)
         types = await self._types(pool, node_class)
         conditions = judged(pool, node_class, types, self._clock.now())
@@ -102,10 +103,15 @@ class NodePools:
         if changed:
             status["conditions"] = conditions.to_wire()
         try:
+            # Registration health is judged elsewhere: nobody may have written conditions since they were read.
+            body = {"metadata": {"resourceVersion": pool.metadata.resource_version}, "status": status}
             written = await self._client.patch(
-                STORED_NODE_POOLS, pool.metadata.name, {"status": status}, subresource="status"
+                STORED_NODE_POOLS, pool.metadata.name, body, subresource="status"
             )
         except NotFoundError:
+            return
+        except ConflictError:
+            self._queue.add(pool.metadata.name)
             return
         self._cluster.informers.pools.observe(written)
 

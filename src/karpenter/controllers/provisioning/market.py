@@ -7,7 +7,7 @@ out with a word in the log; the others are not held up by it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from karpenter.api.conditions import NODE_POOL, READY, ConditionSet
 from karpenter.api.ec2nodeclass import EC2NodeClass
@@ -33,9 +33,23 @@ def is_open(pool: NodePool) -> bool:
 class Market:
     """The catalogues of all pools that are open."""
 
-    def __init__(self, cluster: Cluster, cloud: CloudProvider[EC2NodeClass]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        cloud: CloudProvider[EC2NodeClass],
+        *,
+        is_backing_off: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        """Takes the cluster and the cloud.
+
+        Args:
+            cluster: Whose pools they are.
+            cloud: Who sells.
+            is_backing_off: Tells whether a pool's last launches all failed, so that it must wait.
+        """
         self._cluster = cluster
         self._cloud = cloud
+        self._is_backing_off = is_backing_off
         self._log = get_log("provisioner")
         self._known: dict[str, tuple[Sequence[InstanceType], Catalogue]] = {}
 
@@ -45,6 +59,9 @@ class Market:
         for name, pool in self._cluster.effective.pools.items():
             if not is_open(pool):
                 self._log.debug("ignoring nodepool, not ready", NodePool={"name": name})
+                continue
+            if self._is_backing_off(name):
+                self._log.info("ignoring nodepool, its last launches failed", NodePool={"name": name})
                 continue
             catalogue = await self._catalogue(pool)
             if catalogue is not None:

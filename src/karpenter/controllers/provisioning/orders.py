@@ -21,8 +21,8 @@ __all__ = ["claim_manifest"]
 
 # As Karpenter: more would only make the object large; a launch takes the 60 cheapest of them.
 _MOST_TYPES: Final = 600
-# Settled by the kubelet, or of no meaning for what is to be launched.
-_NOT_FOR_CLAIMS: Final = (names.HOSTNAME, names.REGISTERED, names.INITIALIZED)
+# Settled by the kubelet, of no meaning for what is to be launched, or a name of old that the CRD refuses.
+_NOT_FOR_CLAIMS: Final = (names.HOSTNAME, names.REGISTERED, names.INITIALIZED, names.PROVISIONER_NAME)
 
 
 def claim_manifest(node: NewNode, pool: NodePool) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def _metadata(node: NewNode, pool: NodePool, requirements: Requirements) -> dict
         "generateName": f"{pool.metadata.name}-",
         "labels": {
             **settled,
-            **template.metadata.labels,
+            **{key: value for key, value in template.metadata.labels.items() if key not in _NOT_FOR_CLAIMS},
             names.NODEPOOL: pool.metadata.name,
             names.EC2NODECLASS: template.spec.node_class_ref.name,
         },

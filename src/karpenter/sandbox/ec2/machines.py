@@ -49,5 +49,6 @@ def _document(world: World, instance: Instance) -> dict[str, Any]:
     document: dict[str, Any] = msgspec.to_builtins(machine_of(world.ec2, instance))
     return document | {
         "image_name": image.name if image else "",
+        "root_device": instance.root_device,
         "disks": {disk.device: int(disk.spec.get("VolumeSize") or 0) for disk in instance.disks},
     }

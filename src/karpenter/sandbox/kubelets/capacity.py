@@ -48,7 +48,7 @@ def size_of(
         boot: What it was told.
         disks_gib: Its volumes by device name.
         memory_loss: The share of the memory that is sold which the operating system does not see.
-        root_device: The device that pods' files are on; by default what the image uses.
+        root_device: The volume that it booted from; pods' files are there, except on Bottlerocket.
 
     Raises:
         BootError: An amount cannot be read, so that the kubelet does not start.
@@ -122,7 +122,7 @@ def _addressable_pods(facts: TypeFacts, family: str) -> int:
 def _storage(facts: TypeFacts, boot: Boot, disks_gib: Mapping[str, int], root_device: str) -> int:
     if boot.raid0 and facts.storage_gb:
         return int(facts.storage_gb * 10**9 * (1 - _FILE_SYSTEM_LOSS))
-    device = root_device or _DATA_DISK.get(boot.family, "")
+    device = _DATA_DISK.get(boot.family, root_device)
     size_gib = disks_gib.get(device) or next(iter(disks_gib.values()), 0) or 20
     return int(size_gib * _GIB * (1 - _FILE_SYSTEM_LOSS)) // 1024 * 1024
 

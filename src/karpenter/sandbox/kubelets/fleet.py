@@ -260,7 +260,9 @@ class Fleet:
             most = max(len(self._kubelets) * 2 // _LEASE_TICKS, 4)
             for kubelet in due[:most]:
                 kubelet.next_renewal = now + period_s
-            await asyncio.gather(*(each.renew() for each in due[:most]), return_exceptions=True)
+                if not kubelet.renewing:
+                    # Each for itself: a slow answer to one must not make the others late.
+                    self._spawn(kubelet.renew, f"lease of {kubelet.name}")
             await self._clock.sleep(period_s / _LEASE_TICKS)
 
     async def _reap(self) -> None:

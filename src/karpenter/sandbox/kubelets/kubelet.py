@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Protocol
 
+import aiohttp
 import msgspec
 
 from karpenter.facts import instance_types
@@ -92,7 +93,13 @@ def told_of(machine: Machine, settings: Settings, clusters: Iterable[str]) -> To
     return Told(
         machine,
         boot,
-        size_of(facts, boot, machine.disks, memory_loss=settings.memory_loss),
+        size_of(
+            facts,
+            boot,
+            machine.disks,
+            memory_loss=settings.memory_loss,
+            root_device=machine.root_device,
+        ),
         devices_of(facts, boot.family) if settings.devices else Resources(),
         settings.kubelet_version or kubelet_version(machine.image_name),
     )
@@ -117,6 +124,8 @@ class Kubelet:
         self.joined = False
         self.alive = False
         self.next_renewal = 0.0
+        self.renewing = False
+        self._given_up = False
         self._api = api
         self._keeper = keeper
         self._pace = pace
@@ -130,7 +139,7 @@ class Kubelet:
         self._devices = False
         self._since: dict[tuple[str, str], str] = {}
         self._odd: dict[str, str] = {}
-        self._waiting_pods: dict[str, PodView] = {}
+        self._bound: dict[str, PodView] = {}
         self._runs: dict[str, Run] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -178,13 +187,19 @@ class Kubelet:
             self._changed.set()
 
     def see_node(self, node: Node) -> None:
-        """Takes note of the Node as it is now."""
+        """Takes note of the Node as it is now; one that the control plane has given up is set right."""
         self._node = node
+        if self.alive and any(
+            each.type == "Ready" and each.status == "Unknown" for each in node.status.conditions
+        ):
+            self._since.clear()
+            self._given_up = True
+            self._changed.set()
 
     def see_pod(self, pod: PodView) -> None:
         """Takes note of a pod that is bound to this node."""
         uid = pod.metadata.uid
-        self._waiting_pods[uid] = pod
+        self._bound[uid] = pod
         if not self.alive:
             return
         run = self._runs.get(uid)
@@ -197,10 +212,12 @@ class Kubelet:
                 run.ending = True
         elif uid not in self._tasks:
             self._work(run, partial(self._keeper.live, run, self.machine.address, self._admit))
+        elif self._tasks[uid].done() and run.is_doubted:
+            self._work(run, partial(self._keeper.insist, run))
 
     def lose_pod(self, uid: str) -> None:
         """Takes note that a pod is no more."""
-        self._waiting_pods.pop(uid, None)
+        self._bound.pop(uid, None)
         task = self._tasks.pop(uid, None)
         if task is not None:
             task.cancel()
@@ -210,12 +227,17 @@ class Kubelet:
 
     async def renew(self) -> None:
         """Renews the lease; what fails now is tried again with the next renewal."""
-        change = {"spec": lease_renewal(self._pace.clock.now())}
+        self.renewing = True
         try:
+            change = {"spec": lease_renewal(self._pace.clock.now())}
             await self._api.patch_once(f"{_LEASES}/{self.name}", change)
         except ApiError as refused:
             if refused.status == 404:
                 await self._write_lease()
+        except (TimeoutError, aiohttp.ClientError):
+            return
+        finally:
+            self.renewing = False
 
     async def _admit(self, run: Run) -> Refusal | None:
         told = self._told
@@ -281,7 +303,8 @@ class Kubelet:
                 written = None
             else:
                 late = self._pace.clock.monotonic() - written_at >= self._settings.heartbeat_s
-                if written != (state, self._devices) or late:
+                if written != (state, self._devices) or late or self._given_up:
+                    self._given_up = False
                     await self._write_status(told, state)
                     written, written_at = (state, self._devices), self._pace.clock.monotonic()
                 if not self.alive:
@@ -307,7 +330,7 @@ class Kubelet:
                 if refused.status != 409:
                     raise
         self.alive = True
-        for pod in list(self._waiting_pods.values()):
+        for pod in list(self._bound.values()):
             self.see_pod(pod)
 
     def _fall_silent(self) -> None:

@@ -55,6 +55,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     user_data: bytes = b""
     running_since: datetime | None = None
     disks: Mapping[str, int] = {}
+    root_device: str = ""
     tags: Mapping[str, str] = {}
 
     @property

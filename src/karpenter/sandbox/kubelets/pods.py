@@ -90,10 +90,21 @@ class Run:
     admitted: bool = False
     ending: bool = False
     address: str = ""
+    progress: Progress | None = None
 
     def __post_init__(self) -> None:
         """Reckons what the pod takes, once."""
         self.load = load_of(self.pod)
+
+    @property
+    def is_doubted(self) -> bool:
+        """Says whether the pod runs and is ready, but somebody has written that it is not.
+
+        The control plane does so with all pods of a node from which it has not heard for a while.
+        """
+        if self.progress is None or not self.progress.ready or self.pod.status.phase != "Running":
+            return False
+        return any(each.type == "Ready" and each.status != "True" for each in self.pod.status.conditions)
 
 
 class Keeper:
@@ -115,7 +126,9 @@ class Keeper:
         now = self._pace.clock.now()
         if run.pod.status.phase == "Running":
             run.admitted = True
-            progress = self._resumed(run, host_ip)
+            run.progress = progress = self._resumed(run, host_ip)
+            if run.is_doubted:
+                await self._write_progress(run, progress)
         else:
             refusal = await admit(run)
             if refusal is not None:
@@ -166,6 +179,11 @@ class Keeper:
         except ApiError as refused:
             if refused.status not in _GONE:
                 raise
+
+    async def insist(self, run: Run) -> None:
+        """Writes the status of a pod anew, because somebody else has changed it."""
+        if run.progress is not None:
+            await self._write_progress(run, run.progress)
 
     def release(self, run: Run) -> None:
         """Frees what a pod had that is no more."""
@@ -236,6 +254,7 @@ class Keeper:
             return default
 
     async def _write_progress(self, run: Run, progress: Progress) -> None:
+        run.progress = progress
         await self._write(run, progress_status(run.pod, progress, self._pace.clock.now()))
 
     async def _write(self, run: Run, status: Mapping[str, Any]) -> None:

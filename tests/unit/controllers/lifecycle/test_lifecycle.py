@@ -13,6 +13,7 @@ from karpenter.cloud.errors import (
     InsufficientCapacityError,
     LaunchError,
     LaunchPendingError,
+    NodeClaimNotFoundError,
     NodeClassNotReadyError,
 )
 from karpenter.cloud.protocol import LAUNCH_ATTEMPT, Machine
@@ -49,6 +50,13 @@ class Cloud:
     def __init__(self) -> None:
         self.answers: list[Any] = []
         self.asked: list[str] = []
+        self.died = ""
+
+    async def get(self, provider_id: str) -> Machine:
+        """Look after it."""
+        if self.died:
+            raise NodeClaimNotFoundError(provider_id, hint=self.died)
+        return MACHINE
 
     async def create(self, claim: NodeClaim, node_class: EC2NodeClass) -> Machine:
         """Give the next answer."""
@@ -317,7 +325,7 @@ async def test_a_node_that_does_not_join_in_time_takes_its_claim_along() -> None
 
     await scene.lifecycle.reconcile("c1")
 
-    assert left == pytest.approx(900)
+    assert left == pytest.approx(10)
     assert scene.claim.metadata.deletion_timestamp is not None
     assert scene.decisions.since()[-1].reason == "registration_timeout"
 
@@ -379,3 +387,18 @@ async def test_a_failure_is_tried_again() -> None:
     await asyncio.gather(task, return_exceptions=True)
 
     assert scene.condition("Launched")[0] == "True"
+
+
+async def test_an_instance_that_died_before_it_joined_is_told_with_the_clouds_words() -> None:
+    scene = Scene()
+    await scene.settle()
+    scene.cloud.died = "EC2 says of its end: Client.InvalidKMSKey.InvalidState"
+
+    await scene.lifecycle.reconcile("c1")
+
+    assert scene.condition("Registered") == ("False", "InstanceDied")
+    message = next(each.message for each in scene.claim.status.conditions if each.type == "Registered")
+    assert "Client.InvalidKMSKey.InvalidState" in message
+    assert scene.claim.metadata.deletion_timestamp is not None
+    assert scene.told == ["InstanceDied"]
+    assert scene.decisions.since()[-1].reason == "instance_died"

@@ -65,6 +65,7 @@ def pod(
     readiness_s: int = 0,
     host_network: bool = False,
     node: str = "n",
+    ready: str = "",
 ) -> PodView:
     container: dict[str, Any] = {"name": "c", "image": "i", "resources": {"requests": dict(requests or {})}}
     if host_port:
@@ -90,7 +91,7 @@ def pod(
             "restartPolicy": restart_policy,
             "hostNetwork": host_network,
         },
-        "status": {"phase": phase},
+        "status": {"phase": phase, "conditions": [{"type": "Ready", "status": ready}] if ready else []},
     }
     return msgspec.json.decode(msgspec.json.encode(document), type=PodView)
 

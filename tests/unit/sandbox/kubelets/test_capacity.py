@@ -58,8 +58,10 @@ def test_files_of_pods_are_on_the_data_disk_or_on_the_disks_of_the_instance() ->
 
     bottlerocket = size_of(M5, boot(family=BOTTLEROCKET), disks, memory_loss=0)
     raid = size_of(local, boot(raid0=True), disks, memory_loss=0)
+    root = size_of(M5, boot(), disks, memory_loss=0, root_device="/dev/xvdb")
 
     assert 79 * GIB < bottlerocket.capacity["ephemeral-storage"] < 80 * GIB
+    assert root.capacity == bottlerocket.capacity
     assert 1249 * 10**9 < raid.capacity["ephemeral-storage"] < 1250 * 10**9
 
 

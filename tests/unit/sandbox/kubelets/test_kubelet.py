@@ -234,6 +234,48 @@ async def test_a_deleted_pod_ends_once_even_while_it_starts(house: House) -> Non
     assert "Running" not in house.pod_phases()
 
 
+async def test_a_node_that_the_control_plane_gave_up_says_that_it_is_ready(house: House) -> None:
+    house.start()
+    await house.clock.advance(6)
+    count = len(house.api.statuses())
+    unknown = {"type": "Ready", "status": "Unknown"}
+
+    house.kubelet.see_node(_node({"metadata": {"name": NAME}, "status": {"conditions": [unknown]}}))
+    await house.clock.advance(1)
+    house.kubelet.see_node(_node({"metadata": {"name": NAME}}))
+    await house.clock.advance(1)
+
+    assert len(house.api.statuses()) == count + 1
+    assert house.conditions()["Ready"] == "True"
+
+
+async def test_a_ready_pod_that_others_call_unready_is_set_right(house: House) -> None:
+    house.start()
+    await house.clock.advance(6)
+    house.kubelet.see_pod(pod())
+    await house.clock.advance(2)
+
+    house.kubelet.see_pod(pod(phase="Running", ready="True"))
+    await house.clock.advance(1)
+    before = len(house.pod_phases())
+    house.kubelet.see_pod(pod(phase="Running", ready="False"))
+    await house.clock.advance(1)
+
+    assert before == 2
+    assert house.pod_phases() == ["Pending", "Running", "Running"]
+    last = house.api.statuses("/pods/p/status")[-1]
+    assert {each["type"]: each["status"] for each in last["conditions"]}["Ready"] == "True"
+
+
+async def test_a_pod_that_was_called_unready_while_its_kubelet_was_away_is_set_right(house: House) -> None:
+    house.kubelet.see_pod(pod(phase="Running", ready="False"))
+    house.start()
+
+    await house.clock.advance(6)
+
+    assert house.pod_phases() == ["Running"]
+
+
 async def test_a_silent_kubelet_does_nothing_and_takes_everything_up_again(house: House) -> None:
     house.start()
     await house.clock.advance(6)

