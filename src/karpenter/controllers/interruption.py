@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from karpenter.api import labels as names
+from karpenter.api.conditions import REGISTERED
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.kit.clock import Clock
 from karpenter.kube import Client, ConflictError, NotFoundError, Recorder, Subject
@@ -35,6 +36,8 @@ _WORDS: Final = {
         "The capacity reservation of the instance is taken back",
     ),
 }
+# An instance that ends before its node has joined: whoever waits for the node finds out why, and counts it.
+_ENDS: Final = ("instance_stopped", "instance_terminated")
 _UNHEALTHY: Final = ("InstanceUnhealthy", "An unhealthy warning was triggered for the instance")
 
 
@@ -103,7 +106,7 @@ class Interruptions:
             self._recorder.tell(subject, reason, detail, type="Warning")
         if str(interruption.kind) == "spot_interrupted":
             self._on_spot(claim)
-        if not ends or claim.metadata.deletion_timestamp is not None:
+        if not ends or claim.metadata.deletion_timestamp is not None or _died_unborn(claim, interruption):
             return
         name = claim.metadata.name
         try:
@@ -137,3 +140,8 @@ class Interruptions:
         if node is not None:
             found.append(Subject("Node", "v1", node.metadata.name, uid=node.metadata.uid))
         return found
+
+
+def _died_unborn(claim: NodeClaim, interruption: Interrupted) -> bool:
+    registered = any(each.type == REGISTERED and each.status == "True" for each in claim.status.conditions)
+    return not registered and str(interruption.kind) in _ENDS

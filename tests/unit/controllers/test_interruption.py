@@ -46,7 +46,10 @@ class Scene:
             on_spot=lambda each: self.spots.append(each.metadata.name),
         )
         held: dict[str, Any] = {"finalizers": [names.TERMINATION_FINALIZER]}
-        self.client.store(NODE_CLAIMS, claim("c1", provider_id=ID, metadata=held, nodeName="n1"))
+        joined = [{"type": "Registered", "status": "True"}]
+        self.client.store(
+            NODE_CLAIMS, claim("c1", provider_id=ID, metadata=held, nodeName="n1", conditions=joined)
+        )
         self.client.store(NODE_CLAIMS, claim("c2", provider_id="aws:///us-west-2a/i-2", metadata=held))
         self.client.store(NODES, node("n1", ID))
 
@@ -120,3 +123,13 @@ async def test_a_claim_that_went_meanwhile_is_no_trouble_and_other_failures_are_
     assert scene.decisions.since() == ()
     with pytest.raises(ValueError, match="a bug"):
         await scene.interruptions.handle(Said(), ends=True, forceful=False)
+
+
+async def test_an_instance_that_ends_before_its_node_joined_is_left_to_who_waits_for_it() -> None:
+    scene = Scene()
+
+    await scene.interruptions.handle(Said("instance_terminated", ("i-2",)), ends=True, forceful=False)
+    await scene.interruptions.handle(Said("instance_terminated", ("i-1",)), ends=True, forceful=False)
+
+    assert not scene.is_leaving("c2")
+    assert scene.is_leaving("c1")
