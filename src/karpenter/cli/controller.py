@@ -13,9 +13,10 @@ import signal
 import socket
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -87,15 +88,31 @@ def command(kubeconfig: Path | None, context: str, **flags: str | None) -> int:
         settings = read_settings(flags, os.environ)
     except SettingsError as error:
         raise InputError(error.message, hint=error.hint) from error
-    stream = {"stdout": sys.stdout, "stderr": sys.stderr}.get(settings.log_output_paths)
-    out = stream if stream is not None else Path(settings.log_output_paths).open("a", encoding="utf-8")  # noqa: SIM115
-    configure(level=settings.log_level, human=out.isatty(), stream=out)
-    config = load_config(kubeconfig, context)
-    try:
-        asyncio.run(_run(settings, config))
-    except* KarpenterError as group:
-        raise _first(group) from group
+    with _log_output(settings.log_output_paths) as out:
+        configure(level=settings.log_level, human=out.isatty(), stream=out)
+        config = load_config(kubeconfig, context)
+        try:
+            asyncio.run(_run(settings, config))
+        except* KarpenterError as group:
+            raise _first(group) from group
     return 0
+
+
+@contextmanager
+def _log_output(where: str) -> Iterator[TextIO]:
+    streams = {"stdout": sys.stdout, "stderr": sys.stderr}
+    if where in streams:
+        yield streams[where]
+        return
+    try:
+        file = Path(where).open("a", buffering=1, encoding="utf-8")
+    except OSError as error:
+        raise InputError(
+            f"--log-output-paths={where}: {error.strerror}",
+            hint="stdout, stderr or a file that can be written",
+        ) from error
+    with file:
+        yield file
 
 
 async def _run(settings: Settings, config: Any) -> None:

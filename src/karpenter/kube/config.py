@@ -88,7 +88,7 @@ def load_config(
         return in_cluster(environ)
     raise ConfigError(
         "no kubeconfig was found and this is no pod",
-        hint="set KUBECONFIG, or pass --kubeconfig FILE; for a cluster without an account: karpenter sandbox up",
+        hint="set KUBECONFIG, or pass --kubeconfig FILE",
     )
 
 

@@ -73,6 +73,13 @@ def _whole(least: int) -> Callable[[str], int]:
     return read
 
 
+def _port(text: str) -> int:
+    value = int(text)
+    if not 0 <= value <= 65535:
+        raise ValueError("must be from 0 to 65535")
+    return value
+
+
 def _share(text: str) -> float:
     value = float(text)
     if not 0 <= value < 1:
@@ -201,9 +208,9 @@ class Settings:
     cpu_requests: int = _setting(1000, "CPU request of the container in millicores.", RUNNING, _whole(1))
     log_level: str = _setting("info", "What is logged.", SEEING, _one_of(*LEVELS))
     log_output_paths: str = _setting("stdout", "Where logs go: stdout, stderr or a file.", SEEING, _text)
-    metrics_port: int = _setting(8080, "Port of /metrics; 0 for any free one.", SEEING, _whole(0))
+    metrics_port: int = _setting(8080, "Port of /metrics; 0 for any free one.", SEEING, _port)
     health_probe_port: int = _setting(
-        8081, "Port of /healthz and /readyz; 0 for any free one.", SEEING, _whole(0)
+        8081, "Port of /healthz and /readyz; 0 for any free one.", SEEING, _port
     )
     enable_profiling: bool = _setting(False, "Serve profiles beside the metrics.", SEEING, _flag)
 
