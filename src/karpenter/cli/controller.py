@@ -105,7 +105,7 @@ def _log_output(where: str) -> Iterator[TextIO]:
         yield streams[where]
         return
     try:
-        file = Path(where).open("a", buffering=1, encoding="utf-8")
+        file = Path(where).open("a", buffering=1, encoding="utf-8")  # noqa: SIM115 - closed below
     except OSError as error:
         raise InputError(
             f"--log-output-paths={where}: {error.strerror}",

@@ -3,7 +3,9 @@
 
 ``karpenter sandbox ec2`` serves the EC2 model on loopback until it is interrupted. The first line on stdout is the
 setting that points the AWS SDKs and the aws CLI at it; what to type next is said on stderr. ``karpenter sandbox
-kubelets`` makes Nodes of its machines, see ``cli.kubelets``.
+kubelets`` makes Nodes of its machines, see ``cli.kubelets``; ``karpenter sandbox
+workloads`` plays the controllers and the scheduler, see ``cli.workloads``; ``karpenter sandbox kube`` serves the API
+that they and kubectl talk to, see ``cli.kubeapi``.
 """
 
 from __future__ import annotations
@@ -18,14 +20,22 @@ from typing import TYPE_CHECKING
 import click
 
 from karpenter.cli import output
+from karpenter.cli.kubeapi import kube
 from karpenter.cli.kubelets import kubelets
 from karpenter.cli.main import InputError
+from karpenter.cli.workloads import workloads
 
 if TYPE_CHECKING:
     from karpenter.sandbox.ec2.server import Server
     from karpenter.sandbox.ec2.world import World
 
 __all__ = ["command"]
+
+_EC2_EXAMPLES = """\b
+Examples:
+  karpenter sandbox ec2 --port 4566 &
+  export AWS_ENDPOINT_URL=http://127.0.0.1:4566 AWS_ACCESS_KEY_ID=x AWS_SECRET_ACCESS_KEY=x AWS_REGION=us-west-2
+  aws ec2 describe-subnets --filters Name=tag:karpenter.sh/discovery,Values=sandbox"""
 
 
 def _minor_version(_context: click.Context, _option: click.Parameter, value: str) -> str:
@@ -39,10 +49,12 @@ def command() -> None:
     """Stand-ins for AWS and Kubernetes, on this machine."""
 
 
+command.add_command(kube)
 command.add_command(kubelets)
+command.add_command(workloads)
 
 
-@command.command("ec2")
+@command.command("ec2", epilog=_EC2_EXAMPLES)
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, help="Port on 127.0.0.1; without it a free one."
 )
@@ -79,15 +91,10 @@ def ec2(  # noqa: PLR0913, PLR0917 - one argument an option
     seed: int,
     throttling: bool,
 ) -> None:
-    r"""Serve a model of EC2, and of what goes with it, to the AWS SDKs.
+    """Serve a model of EC2, and of what goes with it, to the AWS SDKs.
 
     Any credentials are accepted. There is a VPC with subnets in three zones and a security group, both tagged
     karpenter.sh/discovery=sandbox, an EKS cluster, a node role and a queue named after it, machine images, prices.
-
-    \b
-    $ karpenter sandbox ec2 --port 4566 &
-    $ export AWS_ENDPOINT_URL=http://127.0.0.1:4566 AWS_ACCESS_KEY_ID=x AWS_SECRET_ACCESS_KEY=x AWS_REGION=us-west-2
-    $ aws ec2 describe-subnets --filters Name=tag:karpenter.sh/discovery,Values=sandbox
     """
     # Loaded here and not above: nothing else of the product touches the sandbox, and the other commands start faster.
     from karpenter.sandbox.ec2.behaviour import scenario as scenarios  # noqa: PLC0415
