@@ -68,6 +68,8 @@ crds: $(READY)  ## Write src/karpenter/api/crds/*.yaml anew from the types.
 
 bench: $(READY)  ## Measure, beside the Go scheduler where Go is there; the last lines are a table.
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.launch_claims
+	$(BIN)/python -m benchmarks.interruptions
 	$(BIN)/python -m benchmarks.peers
 
 docs: $(DOCS_READY)  ## Build the documentation into site/; warnings are errors.
