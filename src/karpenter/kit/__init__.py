@@ -15,8 +15,8 @@
 
 Names are imported from the modules (``from karpenter.kit.quantity import Quantity``), not from here:
 ``quantity``, ``durations`` and ``cron`` are pure, and who imports them must not load an event loop. Only
-``clock``, ``tasks``, ``batching`` and ``workqueue`` import asyncio, and only ``clock`` reads a real clock. Everything here
-stands on the standard library and ``karpenter.errors``.
+``clock``, ``tasks``, ``batching`` and ``workqueue`` import asyncio, and only ``clock`` reads a real clock.
+Everything here stands on the standard library and ``karpenter.errors``.
 """
 
 __all__ = ["backoff", "batching", "cache", "clock", "cron", "durations", "quantity", "tasks", "workqueue"]

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``karpenter sandbox workloads``: plays kube-controller-manager and kube-scheduler at any API server.
+
+Runs until it is interrupted. Ending it stops the cluster's wheels, nothing else; starting it again takes them up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from karpenter.cli import output
+from karpenter.cli.kubelets import _SECONDS as SECONDS
+from karpenter.cli.main import InputError
+
+if TYPE_CHECKING:
+    from karpenter.sandbox.workloads import Manager
+
+__all__ = ["workloads"]
+
+_EXAMPLES = """\b
+Examples:
+  karpenter sandbox workloads --kubeconfig .sandbox/kubeconfig &
+  karpenter sandbox workloads --kubeconfig .sandbox/kubeconfig --no-controllers   # the scheduler alone
+"""
+
+
+@click.command("workloads", epilog=_EXAMPLES)
+@click.option(
+    "--kubeconfig",
+    required=True,
+    envvar="KUBECONFIG",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The cluster to work at; its current context counts.",
+)
+@click.option(
+    "--controllers/--no-controllers", default=True, show_default=True, help="Deployments and all the others."
+)
+@click.option("--scheduler/--no-scheduler", default=True, show_default=True, help="Give pods their nodes.")
+@click.option(
+    "--provisioner/--no-provisioner", default=True, show_default=True, help="Make volumes for claims."
+)
+@click.option("--keda/--no-keda", default=True, show_default=True, help="Serve ScaledObjects' cron triggers.")
+@click.option(
+    "--node-grace",
+    "node_grace_s",
+    type=SECONDS,
+    default="40s",
+    show_default=True,
+    help="Until a silent node counts as unreachable.",
+)
+@click.option(
+    "--gone-node-grace",
+    "gone_node_s",
+    type=SECONDS,
+    default="40s",
+    show_default=True,
+    help="Until pods of a deleted node are removed.",
+)
+@click.option(
+    "--event-ttl", "event_ttl_s", type=SECONDS, default="1h", show_default=True, help="How long events stay."
+)
+@click.option(
+    "--provision-delay",
+    "provision_s",
+    type=SECONDS,
+    default="500ms",
+    show_default=True,
+    help="To make a volume.",
+)
+@click.option(
+    "--attach-delay",
+    "attach_s",
+    type=SECONDS,
+    default="500ms",
+    show_default=True,
+    help="To attach a volume.",
+)
+def workloads(kubeconfig: Path, **dials: Any) -> None:
+    """Play kube-controller-manager and kube-scheduler.
+
+    Deployments roll, DaemonSets reach every node, Jobs end, silent nodes are tainted, pods get their nodes or hear why
+    they do not.
+    """
+    # Loaded here and not above: the other commands start faster without.
+    from karpenter.sandbox.kubelets import KubeconfigError, read_kubeconfig  # noqa: PLC0415
+    from karpenter.sandbox.workloads import Manager, Settings  # noqa: PLC0415
+
+    try:
+        connection = read_kubeconfig(kubeconfig)
+    except KubeconfigError as refused:
+        raise InputError(refused.message, hint=refused.hint) from refused
+    asyncio.run(_work(Manager(connection, Settings(**dials), tell=output.say)))
+
+
+async def _work(manager: Manager) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    working = asyncio.create_task(manager.run(), name="workloads")
+    stopping = asyncio.create_task(stop.wait(), name="stop")
+    await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    for task in (working, stopping):
+        task.cancel()
+    results = await asyncio.gather(working, stopping, return_exceptions=True)
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+    output.say("stopped")
