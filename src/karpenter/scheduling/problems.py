@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from karpenter.api import labels as names
-from karpenter.api.base import Frozen
+from karpenter.api.base import EMPTY, Frozen
 from karpenter.api.core import (
     CSINode,
     DaemonSet,
@@ -70,6 +70,17 @@ class Problem:
     pods: tuple[Pod, ...]
 
 
+class _OfferingEntry(Frozen):
+    """An offering that says more than zone, capacity type and price: reserved capacity."""
+
+    zone: str
+    capacity_type: str
+    price_per_hour: float
+    reservation_id: str = ""
+    reservation_capacity: int = 0
+    available: bool = True
+
+
 class _TypeEntry(Frozen):
     """An instance type as the catalogue file has it."""
 
@@ -77,7 +88,7 @@ class _TypeEntry(Frozen):
     labels: Mapping[str, str]
     capacity: Mapping[str, str | int | float]
     allocatable: Mapping[str, str | int | float]
-    offerings: tuple[tuple[str, str, float], ...]
+    offerings: tuple[tuple[str, str, float] | _OfferingEntry, ...]
 
 
 class _CatalogueFile(Frozen):
@@ -107,11 +118,35 @@ def read_catalogue(data: bytes, source: str) -> Catalogue:
             capacity, allocatable = Resources.parse(entry.capacity), Resources.parse(entry.allocatable)
         except KarpenterError as error:
             raise ProblemError(f"{source}: instance type {entry.name}: {error}", hint=error.hint) from error
+        where = f"{source}: instance type {entry.name}: offerings"
         offerings = tuple(
-            Offering(zone, capacity_type, price) for zone, capacity_type, price in entry.offerings
+            _offering(offer, f"{where}[{number}]") for number, offer in enumerate(entry.offerings)
         )
         types.append(InstanceType(entry.name, entry.labels, capacity, allocatable, offerings))
     return Catalogue(types)
+
+
+def _offering(entry: tuple[str, str, float] | _OfferingEntry, where: str) -> Offering:
+    """Return an offering; reserved capacity without a reservation, or the other way round, is refused."""
+    if isinstance(entry, tuple):
+        entry = _OfferingEntry(zone=entry[0], capacity_type=entry[1], price_per_hour=entry[2])
+    if (entry.capacity_type == names.RESERVED) != bool(entry.reservation_id):
+        raise ProblemError(
+            f'{where}: capacityType "{entry.capacity_type}" with reservationId "{entry.reservation_id}"',
+            hint="give reserved capacity, and only that, its reservationId and reservationCapacity",
+        )
+    if entry.reservation_capacity < 0:
+        raise ProblemError(f"{where}.reservationCapacity: {entry.reservation_capacity} is below 0")
+    left = not entry.reservation_id or entry.reservation_capacity > 0
+    return Offering(
+        entry.zone,
+        entry.capacity_type,
+        entry.price_per_hour,
+        available=entry.available and left,
+        labels={names.CAPACITY_RESERVATION_ID: entry.reservation_id} if entry.reservation_id else EMPTY,
+        reservation_id=entry.reservation_id,
+        reservation_capacity=entry.reservation_capacity,
+    )
 
 
 def catalogue_name(data: bytes, source: str) -> str:
