@@ -8,7 +8,9 @@ which order, is the business of its users. Counts only grow, so a refusal for la
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
+from karpenter.api.base import EMPTY
 from karpenter.api.core import Pod
 from karpenter.api.labels import HOSTNAME
 from karpenter.model.catalogue import bits, lowest_bit
@@ -20,11 +22,30 @@ from karpenter.model.taints import tolerates_all
 from karpenter.model.topology import topology_rules
 from karpenter.model.volumes import attachments
 from karpenter.scheduling.groups import GroupTable
-from karpenter.scheduling.hosts import Entry, Host, counted_capacity, missing_daemons
+from karpenter.scheduling.hosts import (
+    Entry,
+    Host,
+    HostMemory,
+    Standing,
+    capacity_of,
+    counted_capacity,
+    missing_daemons,
+)
 from karpenter.scheduling.stances import PlaceRule, Stance
 from karpenter.scheduling.templates import NOWHERE, Daemon, Template
 
-__all__ = ["Board", "Entry", "Host"]
+__all__ = ["Board", "Entry", "Host", "Memory"]
+
+
+class Memory(NamedTuple):
+    """What a board was like at some moment; see there."""
+
+    hosts: list[HostMemory]
+    counts: list[dict[str, int]]
+    kept_apart: list[dict[str, int]]
+    total: list[int]
+    spent: dict[str, dict[str, int]]
+    drawn: dict[str, int]
 
 
 class Board:
@@ -56,7 +77,9 @@ class Board:
         # How many new nodes draw on each reservation.
         self.drawn: dict[str, int] = {}
         self.best_effort = best_effort
+        # By group and class: the places of the group, and by template those that would become places.
         self._eligible: dict[tuple[int, int], tuple[str, ...]] = {}
+        self._foreign: dict[tuple[int, int], dict[int, dict[str, int]]] = {}
         self._matches: dict[tuple[int, int, int], bool] = {}
         self._admitted: dict[tuple[int, int, int], int] = {}
         for node in sorted(snapshot.nodes, key=lambda node: (not node.initialized, node.name)):
@@ -127,12 +150,12 @@ class Board:
             return None
         return self._places(stance, host, mask)
 
-    def opening(self, stance: Stance, template: Template) -> Entry | None:
+    def opening(self, stance: Stance, template: Template, among: int | None = None) -> Entry | None:
         """Return what a new node would be if a pod of the class opened it; None if it may not.
 
-        Reservations are drawn on by `reserved_opening` alone.
+        It is bought on the market, unless it is to be ``among`` some offerings.
         """
-        return self._opening(stance, template, template.listed)
+        return self._opening(stance, template, template.listed if among is None else among)
 
     def reserved_opening(
         self, stance: Stance, template: Template, pins: Mapping[str, str] | None = None
@@ -141,7 +164,7 @@ class Board:
 
         With ``pins`` the pod's places are settled and counted already.
         """
-        for reservation, mask in template.reserved.items():
+        for reservation, mask in sorted(template.reserved.items(), key=lambda each: lowest_bit(each[1])):
             if self.left_of_reservation(reservation, template) > 0:
                 entry = self._opening(stance, template, mask, pins)
                 if entry is not None:
@@ -213,15 +236,18 @@ class Board:
 
     def affordable(self, template: Template, host: Host | None = None) -> int:
         """Return the offerings that the pool's limits allow for one more node, or for a node already counted."""
-        left = self.left_of_limits(template)
-        if not left:
+        if not template.pool.limits:
             return template.mask
         own = counted_capacity(host) if host is not None else {}
-        if left.get("nodes", 1) < 1 and host is None:
-            return 0
+        return self._within_limits(template, own)
+
+    def _within_limits(self, template: Template, own: Mapping[str, int] = EMPTY) -> int:
+        """Return the offerings that what is left of the pool's limits, and ``own`` besides, allows for one node."""
         mask = template.mask
-        for resource, amount in left.items():
-            if resource != "nodes":
+        for resource, amount in self.left_of_limits(template).items():
+            if resource == "nodes":
+                mask = mask if amount + own.get(resource, 0) >= 1 else 0
+            else:
                 mask &= template.catalogue.at_most(resource, amount + own.get(resource, 0))
         return mask
 
@@ -240,10 +266,7 @@ class Board:
         for group, cap in host.caps.items():
             if stance.counted >> group & 1 and host.counts.get(group, 0) >= cap:
                 return False
-        return all(
-            host.counts.get(rule.group, 0) or (rule.counts_itself and not self.total[rule.group])
-            for rule in stance.near
-        )
+        return all(host.counts.get(rule.group, 0) or self.may_found(rule, stance) for rule in stance.near)
 
     def _devices_free(self, stance: Stance, host: Host) -> bool:
         pods = stance.pods
@@ -312,23 +335,44 @@ class Board:
         if rule.kind == "apart":
             return count == 0
         if rule.kind == "together":
-            return count > 0 or (rule.counts_itself and not self.total[rule.group])
+            return count > 0 or self.may_found(rule, stance)
         return count + rule.counts_itself - self.emptiest(rule, stance) <= rule.max_skew
 
+    def may_found(self, rule: PlaceRule, stance: Stance) -> bool:
+        """Tell whether a pod of the class may be the first of a group that it follows: it is of the group itself, and
+        nobody whom its needs make it follow stands in any place."""
+        if not rule.counts_itself or self.total[rule.group]:
+            return False
+        return not rule.hard or not any(self.total[group] for group in stance.followed)
+
     def emptiest(self, rule: PlaceRule, stance: Stance) -> int:
-        """Return the count of the emptiest place that the class could use; nothing where there are too few places."""
+        """Return the count of the emptiest place of a spread rule; nothing where there are too few places."""
         places = self.eligible(rule.group, stance)
         if len(places) < rule.min_domains or not places:
             return 0
         counts = self.counts[rule.group]
-        return min(counts.get(place, 0) for place in places)
+        return min([counts.get(place, 0) for place in places])
 
     def eligible(self, group: int, stance: Stance) -> tuple[str, ...]:
-        """Return the places of a group that a class's needs allow, standing or to be bought."""
-        known = self._eligible.get((group, stance.pods.index))
+        """Return the places of a group: those that count for it, and those to be bought that the class's needs allow.
+
+        A node to be bought for others may be a place that the class itself cannot use.
+        """
+        key = (group, stance.pods.index)
+        known = self._eligible.get(key)
         if known is None:
-            known = self._eligible[group, stance.pods.index] = self._eligible_places(group, stance)
-        return known
+            known = self._eligible[key] = self._eligible_places(group, stance)
+            self._foreign[key] = self._foreign_places(group, known)
+        if not self._foreign[key]:
+            return known
+        return tuple(sorted({*known, *(place for host in self.hosts for place in self.strays(host, *key))}))
+
+    def strays(self, host: Host, group: int, pods: int) -> Mapping[str, int]:
+        """Return the places that only a node to be bought makes places of a group for a class, with its offerings."""
+        if host.template is None or not host.contents:
+            return {}
+        known = self._foreign[group, pods].get(host.template.index, {})
+        return {place: part & host.mask for place, part in known.items() if part & host.mask}
 
     def _eligible_places(self, number: int, stance: Stance) -> tuple[str, ...]:
         group = self.table.groups[number]
@@ -336,22 +380,42 @@ class Board:
         found: set[str] = set()
         for template in self.templates:
             if tolerates_all(template.pool.taints, pods.tolerations):
-                mask = template.admits(pods.node.alternatives)
+                mask = template.admits(pods.node.alternatives) & template.having(group.places.keys)
                 found.update(place for place, part in template.domains(group.key).items() if part & mask)
         for host in self.hosts:
-            if host.node is not None and group.key in host.node.labels:
-                node = host.node
-                if group.places.admits(node.labels, node.taints, node.name) and pods.node.matches(
-                    node.labels, node.name
-                ):
-                    found.add(node.labels[group.key])
+            node = host.node
+            if (
+                node is not None
+                and group.key in node.labels
+                and group.places.admits(node.labels, node.taints, node.name)
+            ):
+                found.add(node.labels[group.key])
         return tuple(sorted(found))
 
+    def _foreign_places(self, number: int, known: tuple[str, ...]) -> dict[int, dict[str, int]]:
+        """Return, by template, the places that would count for a group once a node stands there, but not before."""
+        group = self.table.groups[number]
+        found: dict[int, dict[str, int]] = {}
+        for template in self.templates:
+            mask = template.places_of(group.places)
+            parts = {
+                place: part & mask
+                for place, part in template.domains(group.key).items()
+                if part & mask and place not in known
+            }
+            if parts:
+                found[template.index] = parts
+        return found
+
     def _appeal(self, stance: Stance, key: str, place: str, mask: int) -> tuple[int, int, int, str]:
-        """Order places: fewest pods of the class's own spreads, of groups that count it, then the cheapest."""
+        """Order places: fewest pods of the class's own spreads, of spreads that count it, then the cheapest."""
         rules = stance.places.get(key, ())
         own = sum(self.counts[rule.group].get(place, 0) for rule in rules if rule.kind == "spread")
-        others = sum(self.counts[group].get(place, 0) for group in stance.counted_by.get(key, ()))
+        others = sum(
+            self.counts[group].get(place, 0)
+            for group in stance.counted_by.get(key, ())
+            if self.table.levelled >> group & 1
+        )
         return (own, others, lowest_bit(mask), place)
 
     # Keeping the books.
@@ -370,7 +434,7 @@ class Board:
     ) -> None:
         """Let pods of a class enter a host; ``counted`` says that their places have been counted before."""
         if host.template is not None and host.template.pool.limits:
-            self._spend(host, entry.mask)
+            self._book(host.template, counted_capacity(host), capacity_of(host.template, entry.mask))
         host.mask = entry.mask
         host.pins.update(entry.pins)
         host.used = tuple(have + number * ask for have, ask in zip(host.used, stance.requests, strict=True))
@@ -383,7 +447,7 @@ class Board:
             self.count(stance, entry.pins, number, away)
 
     def leave(self, stance: Stance, host: Host, number: int) -> None:
-        """Take pods of a class off a host again; places that they settled stay settled."""
+        """Take pods of a class off a host again; what they alone had settled or taken is free again."""
         away = self._not_counted_on(stance, host)
         self.count(stance, self._pins_of(stance, host), -number, away)
         for group in stance.counted_by.get(HOSTNAME, ()):
@@ -396,31 +460,39 @@ class Board:
         host.contents[stance] -= number
         if not host.contents[stance]:
             del host.contents[stance]
+        host.take_stock()
         if host.template is not None:
             self._reopen(host, host.template, before)
-            self._give_back(host, host.template)
-        # Ports, volumes and caps that only the gone pods needed stay taken: careful, never wrong.
 
     def _pins_of(self, stance: Stance, host: Host) -> dict[str, str]:
         labels: Mapping[str, str] = host.pins if host.node is None else host.node.labels
         return {key: labels.get(key, NOWHERE) for key in stance.keys}
 
-    def _give_back(self, host: Host, template: Template) -> None:
-        """Let others draw on the reservation of a node that is not needed after all."""
-        for reservation, mask in template.reserved.items():
-            if not host.contents and mask & host.mask:
-                self.drawn[reservation] -= 1
-                host.mask = 0
-
     def _reopen(self, host: Host, template: Template, before: Mapping[str, int]) -> None:
         """Work out anew what a node to be bought can be, and what it counts against the limits."""
+        self._book(template, before, {})
+        if not host.contents:
+            # Not needed after all; whoever comes next opens another.
+            for reservation, mask in template.reserved.items():
+                if mask & host.mask:
+                    self.drawn[reservation] -= 1
+            host.mask = 0
+            return
         among = next((mask for mask in template.reserved.values() if mask & host.mask), template.listed)
-        mask = among & template.fitting(host.used)
+        mask = (
+            among & template.fitting(host.used) & template.within(host.pins) & self._within_limits(template)
+        )
         for stance in host.contents:
             mask &= self.admitted(stance, template)
-        mask &= template.within(host.pins)
-        host.mask = mask
-        after = counted_capacity(host)
+            for group in bits(stance.ambiguous):
+                inside = self._places_of_group(group, host)
+                mask &= inside if inside & host.mask else ~inside
+        if self.keeps_min_values(template, mask):
+            host.mask = mask
+        self._book(template, {}, counted_capacity(host))
+
+    def _book(self, template: Template, before: Mapping[str, int], after: Mapping[str, int]) -> None:
+        """Book what a node counts against its pool's limits instead of what it counted before."""
         spent = self.spent[template.pool.name]
         for resource in template.pool.limits:
             spent[resource] = spent.get(resource, 0) + after.get(resource, 0) - before.get(resource, 0)
@@ -440,9 +512,7 @@ class Board:
                 continue
             host.counts[group] = host.counts.get(group, 0) + number
             self.total[group] += number
-        for group, cap in stance.caps:
-            if stance.hard_caps >> group & 1:
-                host.caps[group] = min(host.caps.get(group, cap), cap)
+        host.heed(stance)
 
     def count(self, stance: Stance, pins: Mapping[str, str], number: int, away: int = 0) -> None:
         """Count pods of a class in their places, and keep others apart from them where their rules say so.
@@ -466,16 +536,6 @@ class Board:
                     apart = self.kept_apart[rule.group]
                     apart[place] = apart.get(place, 0) + number
 
-    def _spend(self, host: Host, mask: int) -> None:
-        """Book the capacity of the cheapest offering left instead of what was booked for the host before."""
-        assert host.template is not None
-        spent = self.spent[host.template.pool.name]
-        before = counted_capacity(host)
-        kind = host.template.catalogue.type_at(lowest_bit(mask))
-        for resource in host.template.pool.limits:
-            amount = 1 if resource == "nodes" else kind.capacity.get(resource, 0)
-            spent[resource] = spent.get(resource, 0) + amount - before.get(resource, 0)
-
     def keeps_min_values(self, template: Template, mask: int) -> bool:
         """Tell whether a set of offerings keeps as many different values open as the pool asks for."""
         return self.best_effort or self.has_min_values(template, mask)
@@ -490,6 +550,33 @@ class Board:
             >= (requirement.min_values or 0)
             for requirement in template.min_values
         )
+
+    def price(self) -> float:
+        """Return what the nodes to be bought cost per hour."""
+        return sum(
+            host.template.price(host.mask)
+            for host in self.hosts
+            if host.template is not None and host.contents
+        )
+
+    def remember(self) -> Memory:
+        """Return all that changes when pods enter and leave, to be restored later."""
+        return Memory(
+            [host.remember() for host in self.hosts],
+            [dict(each) for each in self.counts],
+            [dict(each) for each in self.kept_apart],
+            list(self.total),
+            {pool: dict(each) for pool, each in self.spent.items()},
+            dict(self.drawn),
+        )
+
+    def restore(self, memory: Memory) -> None:
+        """Make everything as it was; a memory can be restored once."""
+        del self.hosts[len(memory.hosts) :]
+        for host, state in zip(self.hosts, memory.hosts, strict=True):
+            host.restore(state)
+        self.counts, self.kept_apart, self.total = memory.counts, memory.kept_apart, memory.total
+        self.spent, self.drawn = memory.spent, memory.drawn
 
     # Standing nodes.
 
@@ -512,6 +599,7 @@ class Board:
             if is_terminating(pod):
                 continue
             self._count_standing(pod, host, node)
+        host.before = Standing(host.ports, host.attached, dict(host.caps))
 
     def _count_standing(self, pod: Pod, host: Host, node: NodeView) -> None:
         meta = pod.metadata
@@ -519,10 +607,12 @@ class Board:
             known = self.table.groups[group]
             if not known.places.admits(node.labels, node.taints, node.name):
                 continue
-            self.total[group] += 1
             if known.by_host:
+                self.total[group] += 1
                 host.counts[group] = host.counts.get(group, 0) + 1
             elif known.key in node.labels:
+                # Who stands on a node without the label stands nowhere, as far as the group goes.
+                self.total[group] += 1
                 place = node.labels[known.key]
                 self.counts[group][place] = self.counts[group].get(place, 0) + 1
         for rule in topology_rules(pod).affinities:

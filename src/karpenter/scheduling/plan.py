@@ -102,8 +102,17 @@ class NewNode:
         }
         return self.pool_requirements.plus(
             *(Requirement.of(key, "In", (value,)) for key, value in self.labels.items()),
+            *(Requirement.of(key, "DoesNotExist") for key in self._absent()),
             *(Requirement.of(key, "In", values) for key, values in narrowed.items()),
         )
+
+    def _absent(self) -> list[str]:
+        """Return the labels that the pool leaves open and that this node is not to have: pods rely on it."""
+        return [
+            each.key
+            for each in self.pool_requirements
+            if each.complement and each.key not in self.labels and not self.catalogue.knows(each.key)
+        ]
 
     def _at(self, position: int) -> Alternative:
         offering = self.catalogue.offerings[position]

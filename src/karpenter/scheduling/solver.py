@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from karpenter.api.core import Pod
+from karpenter.api.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE
 from karpenter.model.affinity import NodeRules
-from karpenter.model.catalogue import lowest_bit
 from karpenter.model.pools import in_order
 from karpenter.model.snapshot import Snapshot
 from karpenter.model.topology import TopologyRules, topology_rules
@@ -24,13 +25,17 @@ from karpenter.scheduling.options import SolveOptions, never
 from karpenter.scheduling.outcome import write_plan
 from karpenter.scheduling.plan import Plan, Rejection
 from karpenter.scheduling.proof import lower_bound
+from karpenter.scheduling.rearranging import Rearrangement
 from karpenter.scheduling.reasons import Explanation
-from karpenter.scheduling.sequential import place_one_by_one
+from karpenter.scheduling.sequential import place_in_turn, place_one_by_one
 from karpenter.scheduling.stances import Stance, Stances
 from karpenter.scheduling.templates import Daemon, compile_daemons, templates_of
 from karpenter.scheduling.verification import offenders
 
 __all__ = ["solve"]
+
+# Whole classes by price, class after class, or pod after pod as the original does it.
+_Way = Literal["bulk", "classes", "queue"]
 
 # How often pods taken out at the end are tried again; beyond this they go round in circles.
 _REPAIRS = 3
@@ -41,6 +46,9 @@ _LONGEST_CHAIN = 8
 # Up to so many pods are also placed one by one, the original's way, and the cheaper plan counts. Levelling places
 # before nodes exist can cost a node too many, which matters only while there are few.
 _FEW = 150
+
+# How many changes to a small plan are tried for each unit of effort.
+_TRIES_PER_EFFORT = 3
 
 
 def solve(snapshot: Snapshot, pods: Iterable[Pod], options: SolveOptions | None = None) -> Plan:
@@ -53,26 +61,31 @@ def solve(snapshot: Snapshot, pods: Iterable[Pod], options: SolveOptions | None 
     """
     asked = tuple(pods)
     chosen = options or SolveOptions()
-    attempts = [_Solve(snapshot, asked, chosen, in_bulk=True)]
-    if len(asked) <= _FEW:
-        attempts.append(_Solve(snapshot, asked, chosen, in_bulk=False))
-    for attempt in attempts:
+    ways: tuple[_Way, ...] = ("bulk", "classes", "queue") if len(asked) <= _FEW else ("bulk",)
+    best: _Solve | None = None
+    for way in ways:
+        attempt = _Solve(snapshot, asked, chosen, way)
         attempt.place()
-    return min(attempts, key=_Solve.cost).plan()
+        if best is None or attempt.cost() < best.cost():
+            best = attempt
+        if best.is_good_enough():
+            break
+    assert best is not None
+    if len(asked) <= _FEW:
+        best.rearrange()
+    return best.plan()
 
 
 class _Solve:
     """One solve."""
 
-    def __init__(
-        self, snapshot: Snapshot, pods: Iterable[Pod], options: SolveOptions, *, in_bulk: bool
-    ) -> None:
+    def __init__(self, snapshot: Snapshot, pods: Iterable[Pod], options: SolveOptions, way: _Way) -> None:
         self.snapshot = snapshot
-        self.in_bulk = in_bulk
+        self.way = way
         self.options = options
         readings = read(pods, snapshot.storage)
         self.unreadable = readings.unreadable
-        self.table = GroupTable(snapshot.namespaces)
+        self.table = GroupTable(snapshot.namespaces, _on_every_node(snapshot))
         for each in readings.compiled:
             for spread in each.topology.spreads:
                 self.table.number_of_rule(spread, each)
@@ -100,22 +113,69 @@ class _Solve:
 
     def place(self) -> None:
         """Place what can be placed; ``left`` says how many pods of each class, by its index, found no place."""
-        self._followers_first(self.left)
+        if self.way == "queue":
+            self._in_queue(self.left)
+        else:
+            self._by_level(self.left)
+        self._take_out_offenders(self.left)
+
+    def _by_level(self, left: dict[int, int]) -> None:
+        """Place class after class; nobody gives way before all who need not have been tried."""
+        self._followers_first(left)
         for tier in self._tiers():
             for level in range(max(len(self.profiles[each.index]) for each in tier)):
-                if self.in_bulk:
-                    self._in_bulk(self.left, tier, level)
-                self._one_by_one(self.left, tier, level)
-        self._second_chances(self.left)
-        self._take_out_offenders(self.left)
+                if self.way == "bulk":
+                    self._in_bulk(left, tier, level)
+                self._one_by_one(left, tier, level)
+        self._second_chances(left)
+
+    def _in_queue(self, left: dict[int, int]) -> None:
+        """Place pod after pod, each giving way at once where it must, while a whole round places anybody."""
+        progress = True
+        while progress:
+            progress = False
+            for each in self.classes:
+                stances = [self.stance(each, level) for level in range(len(self.profiles[each.index]))]
+                while left[each.index] and not self._is_late(each) and place_in_turn(self.board, stances):
+                    left[each.index] -= 1
+                    progress = True
+
+    def _is_late(self, each: PodClass) -> bool:
+        """Tell whether the deadline has come, and note that it kept the class from being tried."""
+        late = self.options.expired()
+        if late:
+            self.cut_short.add(each.index)
+        return late
 
     def cost(self) -> tuple[int, float]:
         """Return what makes one outcome worse than another: pods without a place first, then the price."""
-        return sum(self.left.values()), sum(
-            host.template.catalogue.prices[lowest_bit(host.mask)]
-            for host in self.board.hosts
-            if host.template is not None and host.contents
-        )
+        return sum(self.left.values()), self.board.price()
+
+    def is_good_enough(self) -> bool:
+        """Tell whether every pod has a place, and no plan is much cheaper.
+
+        The bound speaks of the pods on new nodes alone: where nodes stand, fewer pods might need a new one.
+        """
+        price = self.board.price()
+        if any(self.left.values()):
+            return False
+        if not price or self.snapshot.nodes:
+            return not price
+        return lower_bound(self.board) >= price / (1 + self.options.tolerance)
+
+    def rearrange(self) -> None:
+        """Look for places for those who have none, and for cheaper nodes."""
+        if not self.options.effort or self.is_good_enough():
+            return
+        levels = {
+            each.index: [self.stance(each, level) for level in range(len(self.profiles[each.index]))]
+            for each in self.classes
+        }
+        tries = self.options.effort * _TRIES_PER_EFFORT
+        moves = Rearrangement(self.board, self.left, levels, tries, self.options.expired)
+        if any(self.left.values()):
+            moves.place_more()
+        moves.save()
 
     def plan(self) -> Plan:
         """Return the outcome, with reasons for those who found no place."""
@@ -142,7 +202,7 @@ class _Solve:
 
     def _would_place(self, snapshot: Snapshot, pod: Pod) -> bool:
         """Tell whether a pod alone would find a place in a cluster: how a fix is tried."""
-        alone = _Solve(snapshot, (pod,), replace(self.options, expired=never), in_bulk=False)
+        alone = _Solve(snapshot, (pod,), replace(self.options, expired=never), "classes")
         alone.place()
         return not alone.unreadable and not any(alone.left.values())
 
@@ -258,9 +318,7 @@ class _Solve:
             progress = False
             for each in classes:
                 before = left[each.index]
-                if before and self.options.expired():
-                    self.cut_short.add(each.index)
-                elif before:
+                if before and not self._is_late(each):
                     left[each.index] = place_one_by_one(self.board, self.stance(each, level), before)
                     progress = progress or left[each.index] < before
 
@@ -299,6 +357,14 @@ class _Solve:
             *(node.taints for node in self.snapshot.nodes),
         )
         return any(taint.effect == "PreferNoSchedule" for taints in places for taint in taints)
+
+
+def _on_every_node(snapshot: Snapshot) -> frozenset[str]:
+    """Return labels that no node lacks, standing or to be bought."""
+    bought = (ZONE, CAPACITY_TYPE, INSTANCE_TYPE)
+    return frozenset(
+        (HOSTNAME, *(key for key in bought if all(key in node.labels for node in snapshot.nodes)))
+    )
 
 
 def _resources(classes: Iterable[PodClass], daemons: Iterable[Daemon]) -> tuple[str, ...]:
