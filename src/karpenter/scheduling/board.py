@@ -70,6 +70,8 @@ class Board:
         self.counts: list[dict[str, int]] = [{} for _ in table.groups]
         self.kept_apart: list[dict[str, int]] = [{} for _ in table.groups]
         self.total: list[int] = [0] * len(table.groups)
+        # Per group: pods on nodes that lack the label, and so stand in no place.
+        self.nowhere: list[int] = [0] * len(table.groups)
         # Groups counted per node, as bits.
         self.watched_hosts = sum(1 << group.index for group in table.groups if group.by_host)
         # Capacity of the nodes to be bought, by pool and limited resource.
@@ -339,8 +341,10 @@ class Board:
         return count + rule.counts_itself - self.emptiest(rule, stance) <= rule.max_skew
 
     def may_found(self, rule: PlaceRule, stance: Stance) -> bool:
-        """Tell whether a pod of the class may be the first of a group that it follows: it is of the group itself, and
-        nobody whom its needs make it follow stands in any place."""
+        """Tell whether a pod of the class may be the first of a group that it follows.
+
+        It must be of the group itself, and nobody whom its needs make it follow may stand in any place.
+        """
         if not rule.counts_itself or self.total[rule.group]:
             return False
         return not rule.hard or not any(self.total[group] for group in stance.followed)
@@ -611,10 +615,11 @@ class Board:
                 self.total[group] += 1
                 host.counts[group] = host.counts.get(group, 0) + 1
             elif known.key in node.labels:
-                # Who stands on a node without the label stands nowhere, as far as the group goes.
                 self.total[group] += 1
                 place = node.labels[known.key]
                 self.counts[group][place] = self.counts[group].get(place, 0) + 1
+            else:
+                self.nowhere[group] += 1
         for rule in topology_rules(pod).affinities:
             if not rule.anti or not rule.hard:
                 continue

@@ -30,7 +30,7 @@ class Rearrangement:
         board: The board.
         left: How many pods of each class, by its index, have no place.
         levels: The stances of each class, by its index, the strictest first.
-        most_tries: How many changes may be tried.
+        most_work: How many pods may be tried on how many nodes, all in all.
         expired: Asked now and then; once it says true, nothing more is tried.
     """
 
@@ -39,13 +39,13 @@ class Rearrangement:
         board: Board,
         left: dict[int, int],
         levels: Mapping[int, Sequence[Stance]],
-        most_tries: int,
+        most_work: int,
         expired: Callable[[], bool],
     ) -> None:
         self._board = board
         self._left = left
         self._levels = levels
-        self._tries_left = most_tries
+        self._work_left = most_work
         self._expired = expired
 
     def place_more(self) -> bool:
@@ -75,7 +75,7 @@ class Rearrangement:
         return found
 
     def _may_try(self) -> bool:
-        return self._tries_left > 0 and not self._expired()
+        return self._work_left > 0 and not self._expired()
 
     def _bought(self) -> list[Host]:
         return [host for host in self._board.hosts if host.template is not None and host.contents]
@@ -107,6 +107,7 @@ class Rearrangement:
         progress = True
         while progress:
             progress = False
+            self._work_left -= sum(map(bool, self._left.values())) * len(self._board.hosts)
             for index in self._left:
                 while self._left[index] and place_thriftily(self._board, self._levels[index]):
                     self._left[index] -= 1
@@ -147,6 +148,7 @@ class Rearrangement:
         crowd: dict[Stance, int] = {}
         for host in hosts:
             for stance, number in list(host.contents.items()):
+                self._work_left -= number * len(self._board.hosts)
                 self._board.leave(stance, host, number)
                 crowd[stance] = crowd.get(stance, 0) + number
         return dict(sorted(crowd.items(), key=lambda each: (each[0].pods.index, each[0].level)))
@@ -203,7 +205,6 @@ class Rearrangement:
         """Make a change; keep it if it is for the better, else take it back."""
         if not self._may_try():
             return False
-        self._tries_left -= 1
         before, cost = self._board.remember(), self._cost()
         left = dict(self._left)
         change()

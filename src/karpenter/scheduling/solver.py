@@ -47,8 +47,8 @@ _LONGEST_CHAIN = 8
 # before nodes exist can cost a node too many, which matters only while there are few.
 _FEW = 150
 
-# How many changes to a small plan are tried for each unit of effort.
-_TRIES_PER_EFFORT = 3
+# How many pods may be tried on how many nodes while a small plan is rearranged, for each unit of effort.
+_WORK_PER_EFFORT = 200
 
 
 def solve(snapshot: Snapshot, pods: Iterable[Pod], options: SolveOptions | None = None) -> Plan:
@@ -152,16 +152,24 @@ class _Solve:
         return sum(self.left.values()), self.board.price()
 
     def is_good_enough(self) -> bool:
-        """Tell whether every pod has a place, and no plan is much cheaper.
+        """Tell whether every pod has a place, and no other way would make a plan that is much cheaper.
 
-        The bound speaks of the pods on new nodes alone: where nodes stand, fewer pods might need a new one.
+        Pods that ask for room alone are packed as well as can be. The bound speaks of the pods on new nodes alone:
+        where nodes stand, fewer pods might need a new one.
         """
         price = self.board.price()
         if any(self.left.values()):
             return False
         if not price or self.snapshot.nodes:
             return not price
+        if not any(self._is_entangled(each) for each in self.classes):
+            return True
         return lower_bound(self.board) >= price / (1 + self.options.tolerance)
+
+    def _is_entangled(self, each: PodClass) -> bool:
+        """Tell whether where a pod of the class goes depends on other pods, beyond the room that they take."""
+        stance = self.stance(each, 0)
+        return bool(stance.keys or stance.near or stance.caps or stance.pods.ports)
 
     def rearrange(self) -> None:
         """Look for places for those who have none, and for cheaper nodes."""
@@ -171,8 +179,8 @@ class _Solve:
             each.index: [self.stance(each, level) for level in range(len(self.profiles[each.index]))]
             for each in self.classes
         }
-        tries = self.options.effort * _TRIES_PER_EFFORT
-        moves = Rearrangement(self.board, self.left, levels, tries, self.options.expired)
+        work = self.options.effort * _WORK_PER_EFFORT
+        moves = Rearrangement(self.board, self.left, levels, work, self.options.expired)
         if any(self.left.values()):
             moves.place_more()
         moves.save()

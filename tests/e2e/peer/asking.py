@@ -36,12 +36,6 @@ class GoAnswer:
     plan: ForeignPlan | None
     error: str = ""
 
-    @property
-    def rejected(self) -> int:
-        """How many pods Go found no place for."""
-        assert self.plan is not None
-        return sum(len(refusal.pods) for refusal in self.plan.rejections)
-
 
 def ask_go(program: Path, problems: Sequence[Problem], folder: Path) -> list[GoAnswer]:
     """Solve problems with the Go scheduler.
@@ -58,11 +52,9 @@ def ask_go(program: Path, problems: Sequence[Problem], folder: Path) -> list[GoA
             path.write_text(json.dumps(content), encoding="utf-8")
             command.append(str(path))
     # The program is one that we built ourselves, the files are those written here.
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True)  # noqa: S603
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True)
     lines = done.stdout.splitlines()
-    return [
-        _answer(problem, json.loads(line)) for problem, line in zip(problems, lines, strict=True)
-    ]
+    return [_answer(problem, json.loads(line)) for problem, line in zip(problems, lines, strict=True)]
 
 
 def _answer(problem: Problem, said: Mapping[str, Any]) -> GoAnswer:
@@ -72,9 +64,7 @@ def _answer(problem: Problem, said: Mapping[str, Any]) -> GoAnswer:
     pods = {f"{each.metadata.namespace}/{each.metadata.name}": each for each in problem.pods}
     return GoAnswer(
         ForeignPlan(
-            existing={
-                node: tuple(pods[name] for name in names) for node, names in said["existing"].items()
-            },
+            existing={node: tuple(pods[name] for name in names) for node, names in said["existing"].items()},
             new_nodes=tuple(
                 _purchase(snapshot, number, node, pods) for number, node in enumerate(said["newNodes"])
             ),
@@ -84,9 +74,7 @@ def _answer(problem: Problem, said: Mapping[str, Any]) -> GoAnswer:
     )
 
 
-def _purchase(
-    snapshot: Snapshot, number: int, said: Mapping[str, Any], pods: Mapping[str, Pod]
-) -> Purchase:
+def _purchase(snapshot: Snapshot, number: int, said: Mapping[str, Any], pods: Mapping[str, Pod]) -> Purchase:
     pool = next(each for each in snapshot.pools if each.name == said["nodePool"])
     keeps_open = any(each.min_values is not None for each in pool.requirements)
     offers = [_offer(each) for each in (said, *(said["alternatives"] if keeps_open else ()))]
