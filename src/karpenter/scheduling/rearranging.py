@@ -10,6 +10,7 @@ changes tried is bounded. Meant for boards with few nodes, where one node too ma
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import permutations
 
 from karpenter.scheduling.board import Board, Entry, Host
@@ -48,21 +49,31 @@ class Rearrangement:
         self._work_left = most_work
         self._expired = expired
 
-    def place_more(self) -> bool:
-        """Look for places for pods that have none; tell whether any was found."""
-        found = False
+    def run(self) -> None:
+        """Look for places for pods that have none, then for cheaper nodes, then once more for places."""
+        hopeful = [index for index in self._left if self._may_stand(self._levels[index][-1])]
+        self._place_more(hopeful)
+        self._save()
+        # What nobody stands in the way of is not a matter of effort.
+        self._place_singly(hopeful)
+
+    def _place_more(self, hopeful: Sequence[int]) -> None:
         progress = True
         while progress and self._may_try():
-            progress = self._tried(self._place_all_again)
-            for index, number in self._left.items():
-                if number and self._may_stand(self._levels[index][-1]):
+            progress = self._try(self._place_all_again) or self._place_singly(hopeful)
+            for index in hopeful:
+                if self._left[index] and self._may_try():
                     progress = self._make_room(self._levels[index]) or progress
-            found = found or progress
+
+    def _place_singly(self, hopeful: Iterable[int]) -> bool:
+        """Find places for pods that have none, one by one: all together some may spoil it for the others."""
+        found = False
+        for index in hopeful:
+            while self._left[index] and not self._expired() and self._try(partial(self._place_one, index)):
+                found = True
         return found
 
-    def save(self) -> bool:
-        """Look for cheaper nodes for the pods that have a place; tell whether any was found."""
-        found = False
+    def _save(self) -> None:
         progress = True
         while progress and self._may_try():
             progress = False
@@ -71,8 +82,6 @@ class Rearrangement:
             for one, other in permutations(self._used(), 2):
                 if one.template is not None or other.template is not None:
                     progress = self._replaced([one, other]) or progress
-            found = found or progress
-        return found
 
     def _may_try(self) -> bool:
         return self._work_left > 0 and not self._expired()
@@ -85,22 +94,26 @@ class Rearrangement:
 
     def _replaced(self, hosts: Sequence[Host]) -> bool:
         """Buy something else for the pods of some nodes: one node for all, or whatever each of them finds."""
-        if not all(host.contents for host in hosts):
+        if not self._may_try() or not all(host.contents for host in hosts):
             return False
-        return self._tried(lambda: self._rebuy(hosts)) or self._tried(lambda: self._scatter(hosts))
+        return self._try(partial(self._rebuy, hosts)) or self._try(partial(self._scatter, hosts))
 
     def _make_room(self, levels: Sequence[Stance]) -> bool:
         """Find a place for one more pod of a class by moving those who are in its way."""
         for host in list(self._board.hosts):
-            if not host.contents:
+            if not host.contents or not self._may_try():
                 continue
-            if host.template is not None and self._tried(lambda host=host: self._rebuy([host], levels[-1])):  # type: ignore[misc]
+            if host.template is not None and self._try(partial(self._rebuy, [host], levels[-1])):
                 return True
-            if self._tried(lambda host=host: self._displace(host, levels)):  # type: ignore[misc]
+            if self._try(partial(self._displace, host, levels)):
                 return True
         return False
 
     # Changes.
+
+    def _place_one(self, index: int) -> None:
+        if place_thriftily(self._board, self._levels[index]):
+            self._left[index] -= 1
 
     def _place_all_again(self) -> None:
         """Put pods that have no place wherever they find one, again while that helps."""
@@ -201,10 +214,8 @@ class Rearrangement:
 
     # Judging.
 
-    def _tried(self, change: Callable[[], None]) -> bool:
-        """Make a change; keep it if it is for the better, else take it back."""
-        if not self._may_try():
-            return False
+    def _try(self, change: Callable[[], None]) -> bool:
+        """Make a change; keep it if it is for the better, else take it back; tell whether it is kept."""
         before, cost = self._board.remember(), self._cost()
         left = dict(self._left)
         change()

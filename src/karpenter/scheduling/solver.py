@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Final, Literal
 
 from karpenter.api.core import Pod
 from karpenter.api.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE
@@ -36,6 +36,7 @@ __all__ = ["solve"]
 
 # Whole classes by price, class after class, or pod after pod as the original does it.
 _Way = Literal["bulk", "classes", "queue"]
+_WAYS: Final[tuple[_Way, ...]] = ("bulk", "classes", "queue")
 
 # How often pods taken out at the end are tried again; beyond this they go round in circles.
 _REPAIRS = 3
@@ -43,12 +44,12 @@ _REPAIRS = 3
 # Chains of followers longer than this are cut: whoever comes later is placed with the last.
 _LONGEST_CHAIN = 8
 
-# Up to so many pods are also placed one by one, the original's way, and the cheaper plan counts. Levelling places
-# before nodes exist can cost a node too many, which matters only while there are few.
+# Up to so many pods are placed in every way, and the cheapest plan counts. Levelling places before nodes exist can cost
+# a node too many, which matters only while there are few.
 _FEW = 150
 
 # How many pods may be tried on how many nodes while a small plan is rearranged, for each unit of effort.
-_WORK_PER_EFFORT = 200
+_WORK_PER_EFFORT = 150
 
 
 def solve(snapshot: Snapshot, pods: Iterable[Pod], options: SolveOptions | None = None) -> Plan:
@@ -61,18 +62,18 @@ def solve(snapshot: Snapshot, pods: Iterable[Pod], options: SolveOptions | None 
     """
     asked = tuple(pods)
     chosen = options or SolveOptions()
-    ways: tuple[_Way, ...] = ("bulk", "classes", "queue") if len(asked) <= _FEW else ("bulk",)
+    few = len(asked) <= _FEW
     best: _Solve | None = None
-    for way in ways:
+    for way in _WAYS if few else _WAYS[:1]:
         attempt = _Solve(snapshot, asked, chosen, way)
         attempt.place()
+        if few:
+            attempt.rearrange()
         if best is None or attempt.cost() < best.cost():
             best = attempt
         if best.is_good_enough():
             break
     assert best is not None
-    if len(asked) <= _FEW:
-        best.rearrange()
     return best.plan()
 
 
@@ -180,10 +181,7 @@ class _Solve:
             for each in self.classes
         }
         work = self.options.effort * _WORK_PER_EFFORT
-        moves = Rearrangement(self.board, self.left, levels, work, self.options.expired)
-        if any(self.left.values()):
-            moves.place_more()
-        moves.save()
+        Rearrangement(self.board, self.left, levels, work, self.options.expired).run()
 
     def plan(self) -> Plan:
         """Return the outcome, with reasons for those who found no place."""
