@@ -160,7 +160,7 @@ class Plan:
         price_per_hour: What the new nodes cost together.
         lower_bound_per_hour: No set of nodes that holds the same pods costs less.
         relaxed: Wishes that gave way.
-        unfinished: Pods that the deadline left untried; they come first next time.
+        unfinished: Pods that the deadline left untried; give their names to the next solve (`SolveOptions.first`).
     """
 
     existing: dict[str, tuple[Pod, ...]] = field(default_factory=dict)

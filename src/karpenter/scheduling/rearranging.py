@@ -9,13 +9,14 @@ changes tried is bounded. Meant for boards with few nodes, where one node too ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import permutations
 
-from karpenter.scheduling.board import Board, Entry, Host
+from karpenter.scheduling.board import Board, Host
 from karpenter.scheduling.sequential import place_thriftily
 from karpenter.scheduling.stances import Stance
+from karpenter.scheduling.templates import Template
 from karpenter.scheduling.verification import offenders
 
 __all__ = ["Rearrangement"]
@@ -69,9 +70,28 @@ class Rearrangement:
         """Find places for pods that have none, one by one: all together some may spoil it for the others."""
         found = False
         for index in hopeful:
-            while self._left[index] and not self._expired() and self._try(partial(self._place_one, index)):
+            while self._left[index] and not self._expired() and self._placed_one(index):
                 found = True
         return found
+
+    def _placed_one(self, index: int) -> bool:
+        """Find a place for one pod of a class: the cheapest, or else any that breaks nobody's rules."""
+        if self._try(partial(self._place_one, index)):
+            return True
+        return any(self._try(way) for stance in self._levels[index] for way in self._every_way(stance))
+
+    def _every_way(self, stance: Stance) -> Iterator[Callable[[], None]]:
+        """Yield each way to place a pod of the class: on every host, and on a new node in every place."""
+        board = self._board
+        for host in list(board.hosts):
+            if board.entry(stance, host) is not None:
+                yield partial(self._enter, stance, host)
+        for template in board.templates:
+            admitted = board.admitted(stance, template) & template.listed
+            for key in stance.keys:
+                for part in template.reach(key).values():
+                    if part & admitted:
+                        yield partial(self._open, stance, template, part & admitted)
 
     def _save(self) -> None:
         progress = True
@@ -110,6 +130,18 @@ class Rearrangement:
         return False
 
     # Changes.
+
+    def _enter(self, stance: Stance, host: Host) -> None:
+        entry = self._board.entry(stance, host)
+        if entry is not None:
+            self._board.enter(stance, host, entry)
+            self._left[stance.pods.index] -= 1
+
+    def _open(self, stance: Stance, template: Template, among: int) -> None:
+        entry = self._board.opening(stance, template, among)
+        if entry is not None:
+            self._board.enter(stance, self._board.open(template), entry)
+            self._left[stance.pods.index] -= 1
 
     def _place_one(self, index: int) -> None:
         if place_thriftily(self._board, self._levels[index]):
@@ -204,7 +236,7 @@ class Rearrangement:
                     if entry is None:
                         break
                     host = host or board.open(board.templates[template], reservation)
-                    board.enter(stance, host, Entry(entry.mask, entry.pins))
+                    board.enter(stance, host, entry)
                     waiting[stance] -= 1
                     progress = True
         if host is not None and any(waiting.values()):

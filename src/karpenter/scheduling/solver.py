@@ -23,7 +23,7 @@ from karpenter.scheduling.explanation import Explainer, sentence, unreadable
 from karpenter.scheduling.groups import GroupTable
 from karpenter.scheduling.options import SolveOptions, never
 from karpenter.scheduling.outcome import write_plan
-from karpenter.scheduling.plan import Plan, Rejection
+from karpenter.scheduling.plan import Plan, Rejection, pod_name
 from karpenter.scheduling.proof import lower_bound
 from karpenter.scheduling.rearranging import Rearrangement
 from karpenter.scheduling.reasons import Explanation
@@ -93,7 +93,7 @@ class _Solve:
             for affinity in each.topology.affinities:
                 self.table.number_of_rule(affinity, each)
         self._number_standing_rules()
-        self.classes = fold(readings.compiled, self.table.counting)
+        self.classes = _waiting_first(fold(readings.compiled, self.table.counting), options.first)
         daemons = compile_daemons(snapshot.daemons)
         self.resources = _resources(self.classes, daemons)
         wanted = [term.requirements for each in self.classes for term in each.node.alternatives]
@@ -122,7 +122,8 @@ class _Solve:
 
     def _by_level(self, left: dict[int, int]) -> None:
         """Place class after class; nobody gives way before all who need not have been tried."""
-        self._followers_first(left)
+        for waiting in (True, False):
+            self._followers_first(left, [each for each in self.classes if self._has_waited(each) == waiting])
         for tier in self._tiers():
             for level in range(max(len(self.profiles[each.index]) for each in tier)):
                 if self.way == "bulk":
@@ -217,14 +218,18 @@ class _Solve:
 
         Whom others follow goes before them: a group may found itself anywhere only while nobody whom it follows has
         a place. Higher priority goes first where limits may run out; else all are placed together, which is cheaper.
+        Pods that a deadline cut off last time go before the others of their priority.
         """
         limited = any(pool.limits for pool in self.snapshot.pools)
         steps = self._steps()
-        tiers: dict[tuple[int, int], list[PodClass]] = {}
+        tiers: dict[tuple[int, bool, int], list[PodClass]] = {}
         for each in self.classes:
-            key = (-each.priority if limited else 0, steps[each.index])
+            key = (-each.priority if limited else 0, not self._has_waited(each), steps[each.index])
             tiers.setdefault(key, []).append(each)
         return [tiers[key] for key in sorted(tiers)]
+
+    def _has_waited(self, each: PodClass) -> bool:
+        return pod_name(each.pods[0]) in self.options.first
 
     def _steps(self) -> list[int]:
         """Return, for each class, how many others must go before it, one after the other; circles count once."""
@@ -260,19 +265,17 @@ class _Solve:
                 break
         return steps
 
-    def _followers_first(self, left: dict[int, int]) -> None:
+    def _followers_first(self, left: dict[int, int], classes: list[PodClass]) -> None:
         """Place those who follow others onto a host, after those they follow, before the room is gone."""
         targets = 0
-        for each in self.classes:
+        for each in classes:
             for rule in self.stance(each, 0).near:
                 targets |= 1 << rule.group
         if not targets:
             return
         steps = self._steps()
         involved = [
-            each
-            for each in self.classes
-            if self.stance(each, 0).near or self.stance(each, 0).counted & targets
+            each for each in classes if self.stance(each, 0).near or self.stance(each, 0).counted & targets
         ]
         for step in sorted({steps[each.index] for each in involved}):
             self._place(left, [each for each in involved if steps[each.index] == step], 0)
@@ -363,6 +366,22 @@ class _Solve:
             *(node.taints for node in self.snapshot.nodes),
         )
         return any(taint.effect == "PreferNoSchedule" for taints in places for taint in taints)
+
+
+def _waiting_first(classes: Sequence[PodClass], first: frozenset[str]) -> tuple[PodClass, ...]:
+    """Part pods that were cut off last time from equal ones that were not, and put them first in their priority."""
+    if not first:
+        return tuple(classes)
+    parts: list[tuple[tuple[int, bool, int], PodClass]] = []
+    for each in classes:
+        for waited in (True, False):
+            pods = [pod for pod in each.pods if (pod_name(pod) in first) == waited]
+            if pods:
+                parts.append(((-each.priority, not waited, each.index), replace(each, pods=pods)))
+    ordered = tuple(each for _, each in sorted(parts, key=lambda part: part[0]))
+    for index, each in enumerate(ordered):
+        each.index = index
+    return ordered
 
 
 def _on_every_node(snapshot: Snapshot) -> frozenset[str]:
