@@ -137,11 +137,13 @@ class Board:
     def entry(self, stance: Stance, host: Host) -> Entry | None:
         """Return what it would settle if one more pod of the class entered the host; None if it may not."""
         mask = host.mask
+        if host.template is not None:
+            mask &= self.admitted(stance, host.template) if mask else 0
+            if not mask:
+                return None
         used = tuple(map(int.__add__, host.used, stance.requests))
         if host.template is not None:
-            mask &= self.admitted(stance, host.template)
-            if mask:
-                mask &= host.template.fitting(used)
+            mask &= host.template.fitting(used)
             if mask and host.template.pool.limits:
                 mask &= self.affordable(host.template, host)
             if not mask:

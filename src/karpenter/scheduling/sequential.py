@@ -111,5 +111,8 @@ def _fill(board: Board, stance: Stance, host: Host, number: int) -> int:
 
 
 def _in_order(hosts: Sequence[Host]) -> list[Host]:
-    """Return standing nodes first, then nodes to be bought in the order of the pools."""
-    return sorted(hosts, key=lambda host: (-1 if host.template is None else host.template.index, host.index))
+    """Return standing nodes first, then nodes to be bought in the order of the pools; not those given up again."""
+    return sorted(
+        (host for host in hosts if host.template is None or host.mask),
+        key=lambda host: (-1 if host.template is None else host.template.index, host.index),
+    )
