@@ -79,6 +79,8 @@ class Board:
         # How many new nodes draw on each reservation.
         self.drawn: dict[str, int] = {}
         self.best_effort = best_effort
+        # Whether a place is chosen by its price, as long as every rule allows it, rather than by who is there.
+        self.cheapest_first = False
         # By group and class: the places of the group, and by template those that would become places.
         self._eligible: dict[tuple[int, int], tuple[str, ...]] = {}
         self._foreign: dict[tuple[int, int], dict[int, dict[str, int]]] = {}
@@ -422,6 +424,8 @@ class Board:
             for group in stance.counted_by.get(key, ())
             if self.table.levelled >> group & 1
         )
+        if self.cheapest_first:
+            return (lowest_bit(mask), own, others, place)
         return (own, others, lowest_bit(mask), place)
 
     # Keeping the books.

@@ -32,7 +32,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 # One pod gives way so often at most.
-_MOST_LEVELS = 32
+_MOST_LEVELS = 16
 
 # More spread constraints than this are not weighed: nobody means them, and each is asked for each place.
 _MOST_SPREADS = 500

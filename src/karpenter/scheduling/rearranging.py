@@ -116,7 +116,8 @@ class Rearrangement:
         """Buy something else for the pods of some nodes: one node for all, or whatever each of them finds."""
         if not self._may_try() or not all(host.contents for host in hosts):
             return False
-        return self._try(partial(self._rebuy, hosts)) or self._try(partial(self._scatter, hosts))
+        changes = (self._rebuy, self._scatter, self._scatter_cheaply)
+        return any(self._try(partial(change, hosts)) for change in changes)
 
     def _make_room(self, levels: Sequence[Stance]) -> bool:
         """Find a place for one more pod of a class by moving those who are in its way."""
@@ -179,6 +180,12 @@ class Rearrangement:
                     placed += 1
                 self._left[stance.pods.index] += number - placed
         self._place_all_again()
+
+    def _scatter_cheaply(self, hosts: Sequence[Host]) -> None:
+        """Do the same, but take the cheapest place that the rules allow instead of the emptiest."""
+        self._board.cheapest_first = True
+        self._scatter(hosts)
+        self._board.cheapest_first = False
 
     def _displace(self, host: Host, levels: Sequence[Stance]) -> None:
         """Let one pod have the place of all that came to a host; they look for another."""

@@ -9,6 +9,7 @@ import pytest
 
 from karpenter.api.labels import ARCH, CAPACITY_TYPE, HOSTNAME, ZONE
 from karpenter.scheduling import Plan, SolveOptions, solve
+from karpenter.scheduling.solver import _Solve
 from tests.checker import check
 from tests.property.scheduling.hunting import violations
 from tests.strategies import (
@@ -79,7 +80,9 @@ def test_a_node_bought_for_others_is_an_empty_place_for_who_cannot_use_it() -> N
         nodepool("closed", requirements=[requirement(CAPACITY_TYPE, "In", "spot")], taints=[batch]),
     )
     even = pods(3, "web", cpu="100m", labels=WEB, topology_spread=[spread(WEB, CAPACITY_TYPE)])
-    other = pod("batch", tolerations=[toleration("dedicated", "batch")], node_selector={CAPACITY_TYPE: "spot"})
+    other = pod(
+        "batch", tolerations=[toleration("dedicated", "batch")], node_selector={CAPACITY_TYPE: "spot"}
+    )
 
     plan = solved(Problem(pods=(*even, other), types=(kind,), nodepools=pools))
 
@@ -137,7 +140,9 @@ def test_a_group_may_be_founded_while_the_others_of_it_wait_for_the_founder() ->
     db = {"app": "db"}
     leaders = pods(2, "leader", cpu="3", labels={**db, "version": "1"}, affinity=[pod_term(db, HOSTNAME)])
     first = pod_term(db, ZONE, mismatch_label_keys=["version"])
-    followers = pods(2, "follower", cpu="250m", labels={**db, "version": "2"}, affinity=[first], ports=(host_port(9100),))
+    followers = pods(
+        2, "follower", cpu="250m", labels={**db, "version": "2"}, affinity=[first], ports=(host_port(9100),)
+    )
 
     plan = solved(Problem(pods=(*leaders, *followers), types=(kind,), nodepools=(nodepool(),)))
 
@@ -218,7 +223,8 @@ def test_two_small_nodes_are_bought_where_one_large_one_costs_more() -> None:
 
 def test_counts_of_affinity_do_not_drive_pods_to_dearer_places() -> None:
     kind = instance_type(
-        "m5.large", offerings=[offering(A, "spot", 0.03), offering(A, "on-demand", 0.1), offering(B, "spot", 0.03)]
+        "m5.large",
+        offerings=[offering(A, "spot", 0.03), offering(A, "on-demand", 0.1), offering(B, "spot", 0.03)],
     )
     leader = pod("leader", cpu="1500m", labels=WEB, anti_affinity=[pod_term({"app": "db"}, ZONE)])
     follower = pod("follower", cpu="1500m", affinity=[pod_term(WEB, CAPACITY_TYPE)])
@@ -242,7 +248,25 @@ def test_a_wish_is_kept_even_if_that_costs_a_node() -> None:
 @pytest.mark.parametrize(
     "seed",
     [
-        *(897, 1064, 1314, 1518, 1838, 2012, 2228, 2664, 2820, 2835, 3281, 3755, 3865, 4044, 4046, 4069, 4439),
+        *(
+            897,
+            1064,
+            1314,
+            1518,
+            1838,
+            2012,
+            2228,
+            2664,
+            2820,
+            2835,
+            3281,
+            3755,
+            3865,
+            4044,
+            4046,
+            4069,
+            4439,
+        ),
         *(6721, 7193, 7789, 7793, 8462, 8971, 9073, 9377, 9985, 10250, 10523, 11111, 11211, 11387, 11488),
         *(12963, 13005, 13244, 13423, 13535, 14014, 14108, 14460, 16002, 16073, 16148, 16319, 16331, 16728),
         *(17115, 17377, 17659, 18124, 19199, 19497, 19564, 116, 91, 159, 176, 735, 809, 1525, 1541),
@@ -253,8 +277,6 @@ def test_random_problems_that_once_went_wrong_go_well(seed: int) -> None:
 
 
 def test_what_a_pod_alone_had_taken_of_a_host_is_free_once_it_leaves() -> None:
-    from karpenter.scheduling.solver import _Solve
-
     asked: dict[str, Any] = {"ports": (host_port(80),), "anti_affinity": [pod_term(WEB, HOSTNAME)]}
     problem = Problem(
         pods=(pod("one", labels={**WEB, ARCH: "x"}, **asked),), types=(BIG,), nodes=(node("n", BIG),)
