@@ -40,12 +40,15 @@ class _Home:
         return 0.0 if self.offer is None else self.offer.price_per_hour
 
 
-def cheapest_price(problem: Problem, below: float = math.inf) -> float | None:
-    """Give the price of the cheapest valid plan that places every pod; None where none is ``below`` a price."""
+def cheapest_price(problem: Problem, below: float = math.inf, most: int = _MOST_CANDIDATES) -> float | None:
+    """Give the price of the cheapest valid plan that places every pod; None where none is ``below`` a price.
+
+    Only so many plans are made, ``most``; where there are more, the answer is that of some of them.
+    """
     snapshot = problem.snapshot()
     homes = _homes(snapshot)
     suiting = [[home for home in homes if _holds(snapshot, home, (pod,))] for pod in problem.pods]
-    found = islice(_assignments(snapshot, problem.pods, suiting, []), _MOST_CANDIDATES)
+    found = islice(_assignments(snapshot, problem.pods, suiting, []), most)
     for each in sorted(found, key=_price):
         if _price(each) >= below:
             return None
