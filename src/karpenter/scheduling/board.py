@@ -21,6 +21,7 @@ from karpenter.model.snapshot import NodeView, Snapshot
 from karpenter.model.taints import tolerates_all
 from karpenter.model.topology import topology_rules
 from karpenter.model.volumes import attachments
+from karpenter.scheduling.domains import Domains
 from karpenter.scheduling.groups import GroupTable
 from karpenter.scheduling.hosts import (
     Entry,
@@ -81,9 +82,7 @@ class Board:
         self.best_effort = best_effort
         # Whether a place is chosen by its price, as long as every rule allows it, rather than by who is there.
         self.cheapest_first = False
-        # By group and class: the places of the group, and by template those that would become places.
-        self._eligible: dict[tuple[int, int], tuple[str, ...]] = {}
-        self._foreign: dict[tuple[int, int], dict[int, dict[str, int]]] = {}
+        self._domains = Domains(templates, table.groups, self.hosts)
         self._matches: dict[tuple[int, int, int], bool] = {}
         self._admitted: dict[tuple[int, int, int], int] = {}
         for node in sorted(snapshot.nodes, key=lambda node: (not node.initialized, node.name)):
@@ -362,58 +361,8 @@ class Board:
         return min([counts.get(place, 0) for place in places])
 
     def eligible(self, group: int, stance: Stance) -> tuple[str, ...]:
-        """Return the places of a group: those that count for it, and those to be bought that the class's needs allow.
-
-        A node to be bought for others may be a place that the class itself cannot use.
-        """
-        key = (group, stance.pods.index)
-        known = self._eligible.get(key)
-        if known is None:
-            known = self._eligible[key] = self._eligible_places(group, stance)
-            self._foreign[key] = self._foreign_places(group, known)
-        if not self._foreign[key]:
-            return known
-        return tuple(sorted({*known, *(place for host in self.hosts for place in self.strays(host, *key))}))
-
-    def strays(self, host: Host, group: int, pods: int) -> Mapping[str, int]:
-        """Return the places that only a node to be bought makes places of a group for a class, with its offerings."""
-        if host.template is None or not host.contents:
-            return {}
-        known = self._foreign[group, pods].get(host.template.index, {})
-        return {place: part & host.mask for place, part in known.items() if part & host.mask}
-
-    def _eligible_places(self, number: int, stance: Stance) -> tuple[str, ...]:
-        group = self.table.groups[number]
-        pods = stance.pods
-        found: set[str] = set()
-        for template in self.templates:
-            if tolerates_all(template.pool.taints, pods.tolerations):
-                mask = template.admits(pods.node.alternatives) & template.having(group.places.keys)
-                found.update(place for place, part in template.domains(group.key).items() if part & mask)
-        for host in self.hosts:
-            node = host.node
-            if (
-                node is not None
-                and group.key in node.labels
-                and group.places.admits(node.labels, node.taints, node.name)
-            ):
-                found.add(node.labels[group.key])
-        return tuple(sorted(found))
-
-    def _foreign_places(self, number: int, known: tuple[str, ...]) -> dict[int, dict[str, int]]:
-        """Return, by template, the places that would count for a group once a node stands there, but not before."""
-        group = self.table.groups[number]
-        found: dict[int, dict[str, int]] = {}
-        for template in self.templates:
-            mask = template.places_of(group.places)
-            parts = {
-                place: part & mask
-                for place, part in template.domains(group.key).items()
-                if part & mask and place not in known
-            }
-            if parts:
-                found[template.index] = parts
-        return found
+        """Return the places of a group for a class: those that count, standing or to be bought."""
+        return self._domains.of(group, stance)
 
     def _appeal(self, stance: Stance, key: str, place: str, mask: int) -> tuple[int, int, int, str]:
         """Order places: fewest pods of the class's own spreads, of spreads that count it, then the cheapest."""
