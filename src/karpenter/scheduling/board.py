@@ -135,6 +135,12 @@ class Board:
             )
         return known
 
+    def might_hold(self, stance: Stance) -> bool:
+        """Tell whether there is any node, standing or to be bought, that the class could use if it were empty."""
+        return any(self.admitted(stance, template) for template in self.templates) or any(
+            host.node is not None and self.matches(stance, host) for host in self.hosts
+        )
+
     def entry(self, stance: Stance, host: Host) -> Entry | None:
         """Return what it would settle if one more pod of the class entered the host; None if it may not."""
         mask = host.mask

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import permutations
+from itertools import islice, permutations
 
 from karpenter.scheduling.board import Board, Host
 from karpenter.scheduling.sequential import place_thriftily
@@ -20,6 +20,9 @@ from karpenter.scheduling.templates import Template
 from karpenter.scheduling.verification import offenders
 
 __all__ = ["Rearrangement"]
+
+# Of the ways to place a single pod so many are tried.
+_MOST_WAYS = 100
 
 # Two prices that differ by less are the same.
 _PRICE_STEP = 1e-9
@@ -52,7 +55,7 @@ class Rearrangement:
 
     def run(self) -> None:
         """Look for places for pods that have none, then for cheaper nodes, then once more for places."""
-        hopeful = [index for index in self._left if self._may_stand(self._levels[index][-1])]
+        hopeful = [index for index in self._left if self._board.might_hold(self._levels[index][-1])]
         self._place_more(hopeful)
         self._save()
         # What nobody stands in the way of is not a matter of effort.
@@ -78,7 +81,8 @@ class Rearrangement:
         """Find a place for one pod of a class: the cheapest, or else any that breaks nobody's rules."""
         if self._try(partial(self._place_one, index)):
             return True
-        return any(self._try(way) for stance in self._levels[index] for way in self._every_way(stance))
+        ways = (way for stance in self._levels[index] for way in self._every_way(stance))
+        return any(self._try(way) for way in islice(ways, _MOST_WAYS))
 
     def _every_way(self, stance: Stance) -> Iterator[Callable[[], None]]:
         """Yield each way to place a pod of the class: on every host, and on a new node in every place."""
@@ -268,10 +272,3 @@ class Rearrangement:
 
     def _cost(self) -> tuple[int, float]:
         return sum(self._left.values()), self._board.price()
-
-    def _may_stand(self, stance: Stance) -> bool:
-        """Tell whether there is any node, standing or to be bought, that the class could use if it were empty."""
-        board = self._board
-        return any(board.admitted(stance, template) for template in board.templates) or any(
-            host.node is not None and board.matches(stance, host) for host in board.hosts
-        )

@@ -154,19 +154,22 @@ class _Solve:
         return sum(self.left.values()), self.board.price()
 
     def is_good_enough(self) -> bool:
-        """Tell whether every pod has a place, and no other way would make a plan that is much cheaper.
+        """Tell whether every pod that can has a place, and no other way would make a plan that is much cheaper.
 
         Pods that ask for room alone are packed as well as can be. The bound speaks of the pods on new nodes alone:
         where nodes stand, fewer pods might need a new one.
         """
         price = self.board.price()
-        if any(self.left.values()):
+        if any(self.left[each.index] and self._is_hopeful(each) for each in self.classes):
             return False
         if not price or self.snapshot.nodes:
             return not price
         if not any(self._is_entangled(each) for each in self.classes):
             return True
         return lower_bound(self.board) >= price / (1 + self.options.tolerance)
+
+    def _is_hopeful(self, each: PodClass) -> bool:
+        return self.board.might_hold(self.stance(each, len(self.profiles[each.index]) - 1))
 
     def _is_entangled(self, each: PodClass) -> bool:
         """Tell whether where a pod of the class goes depends on other pods, beyond the room that they take."""
