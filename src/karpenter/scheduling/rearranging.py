@@ -9,11 +9,12 @@ changes tried is bounded. Meant for boards with few nodes, where one node too ma
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice, permutations
 
-from karpenter.scheduling.board import Board, Host
+from karpenter.scheduling.board import Board, Entry, Host
 from karpenter.scheduling.sequential import place_thriftily
 from karpenter.scheduling.stances import Stance
 from karpenter.scheduling.templates import Template
@@ -52,27 +53,33 @@ class Rearrangement:
         self._levels = levels
         self._work_left = most_work
         self._expired = expired
+        # Classes that some node could hold; of the others nobody ever finds a place.
+        self._hopeful = [index for index in left if board.might_hold(levels[index][-1])]
+        # How many changes were kept, and after how many of them a change was last tried in vain.
+        self._kept = 0
+        self._in_vain: dict[tuple[object, ...], int] = {}
+        # What a board must cost less than to be better than the one that is being changed.
+        self._ceiling = math.inf
 
     def run(self) -> None:
         """Look for places for pods that have none, then for cheaper nodes, then once more for places."""
-        hopeful = [index for index in self._left if self._board.might_hold(self._levels[index][-1])]
-        self._place_more(hopeful)
+        self._place_more()
         self._save()
         # What nobody stands in the way of is not a matter of effort.
-        self._place_singly(hopeful)
+        self._place_singly()
 
-    def _place_more(self, hopeful: Sequence[int]) -> None:
+    def _place_more(self) -> None:
         progress = True
         while progress and self._may_try():
-            progress = self._try(self._place_all_again) or self._place_singly(hopeful)
-            for index in hopeful:
+            progress = self._try(self._place_all_again) or self._place_singly()
+            for index in self._hopeful:
                 if self._left[index] and self._may_try():
                     progress = self._make_room(self._levels[index]) or progress
 
-    def _place_singly(self, hopeful: Iterable[int]) -> bool:
+    def _place_singly(self) -> bool:
         """Find places for pods that have none, one by one: all together some may spoil it for the others."""
         found = False
-        for index in hopeful:
+        for index in self._hopeful:
             while self._left[index] and not self._expired() and self._placed_one(index):
                 found = True
         return found
@@ -88,8 +95,9 @@ class Rearrangement:
         """Yield each way to place a pod of the class: on every host, and on a new node in every place."""
         board = self._board
         for host in chain(board.candidates(stance), board.hosts[board.standing :]):
-            if board.entry(stance, host) is not None:
-                yield partial(self._enter, stance, host)
+            entry = board.entry(stance, host)
+            if entry is not None:
+                yield partial(self._enter, stance, host, entry)
         for template in board.templates:
             admitted = board.admitted(stance, template) & template.listed
             for key in stance.keys:
@@ -117,8 +125,12 @@ class Rearrangement:
         """Buy something else for the pods of some nodes: one node for all, or whatever each of them finds."""
         if not self._may_try() or not all(host.contents for host in hosts):
             return False
-        changes = (self._rebuy, self._scatter, self._scatter_cheaply)
-        return any(self._try(partial(change, hosts)) for change in changes)
+        numbers = tuple(host.index for host in hosts)
+        return (
+            self._try_once((self._rebuy, *sorted(numbers)), partial(self._rebuy, hosts))
+            or self._try_once((self._scatter, *numbers), partial(self._scatter, hosts))
+            or self._try_once((self._scatter_cheaply, *numbers), partial(self._scatter_cheaply, hosts))
+        )
 
     def _make_room(self, levels: Sequence[Stance]) -> bool:
         """Find a place for one more pod of a class by moving those who are in its way."""
@@ -133,11 +145,9 @@ class Rearrangement:
 
     # Changes.
 
-    def _enter(self, stance: Stance, host: Host) -> None:
-        entry = self._board.entry(stance, host)
-        if entry is not None:
-            self._board.enter(stance, host, entry)
-            self._left[stance.pods.index] -= 1
+    def _enter(self, stance: Stance, host: Host, entry: Entry) -> None:
+        self._board.enter(stance, host, entry)
+        self._left[stance.pods.index] -= 1
 
     def _open(self, stance: Stance, template: Template, among: int) -> None:
         entry = self._board.opening(stance, template, among)
@@ -179,10 +189,15 @@ class Rearrangement:
             for stance, number in crowd.items():
                 levels = self._levels[stance.pods.index]
                 placed = 0
-                while placed < number and place_thriftily(self._board, levels):
+                while placed < number and self._may_pay() and place_thriftily(self._board, levels):
                     placed += 1
                 self._left[stance.pods.index] += number - placed
-        self._place_all_again()
+        if self._may_pay():
+            self._place_all_again()
+
+    def _may_pay(self) -> bool:
+        """Tell whether the board may still become better; whoever is placed now does not make it cheaper."""
+        return self._board.price() < self._ceiling
 
     def _scatter_cheaply(self, hosts: Sequence[Host]) -> None:
         """Do the same, but take the cheapest place that the rules allow instead of the emptiest."""
@@ -256,14 +271,26 @@ class Rearrangement:
 
     # Judging.
 
+    def _try_once(self, key: tuple[object, ...], change: Callable[[], None]) -> bool:
+        """Try a change, unless it was tried in vain and nothing has changed since."""
+        if self._in_vain.get(key) == self._kept:
+            return False
+        kept = self._try(change)
+        if not kept:
+            self._in_vain[key] = self._kept
+        return kept
+
     def _try(self, change: Callable[[], None]) -> bool:
         """Make a change; keep it if it is for the better, else take it back; tell whether it is kept."""
         before, cost = self._board.remember(), self._cost()
         left = dict(self._left)
+        waiting = any(self._left[index] for index in self._hopeful)
+        self._ceiling = math.inf if waiting else cost[1] - _PRICE_STEP
         change()
         unplaced, price = self._cost()
         better = unplaced < cost[0] or (unplaced == cost[0] and price < cost[1] - _PRICE_STEP)
         if better and next(offenders(self._board), None) is None:
+            self._kept += 1
             return True
         self._board.restore(before)
         self._left.update(left)

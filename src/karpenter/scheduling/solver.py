@@ -119,9 +119,14 @@ class _Solve:
         """Place what can be placed in one way after the other, and keep the best, until it is good enough."""
         beginning = self._remember()
         best: tuple[tuple[int, float], _Outcome] | None = None
+        seen: set[tuple[object, ...]] = set()
         for way in _WAYS:
             self._restore(beginning)
             self.place(way)
+            found = _arrangement(self.board)
+            if found in seen:
+                continue
+            seen.add(found)
             self.rearrange()
             if best is None or self.cost() < best[0]:
                 best = (self.cost(), self._remember())
@@ -434,6 +439,23 @@ def _waiting_first(classes: Sequence[PodClass], first: frozenset[str]) -> tuple[
     for index, each in enumerate(ordered):
         each.index = index
     return ordered
+
+
+def _arrangement(board: Board) -> tuple[object, ...]:
+    """Return who is where, whatever the order in which nodes were opened."""
+    return tuple(
+        sorted(
+            (
+                host.index if host.node is not None else board.standing,
+                host.mask,
+                tuple(sorted(host.pins.items())),
+                tuple(
+                    sorted((each.pods.index, each.level, number) for each, number in host.contents.items())
+                ),
+            )
+            for host in board.occupied()
+        )
+    )
 
 
 def _on_every_node(snapshot: Snapshot) -> frozenset[str]:

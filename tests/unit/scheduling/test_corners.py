@@ -290,3 +290,37 @@ def test_what_a_pod_alone_had_taken_of_a_host_is_free_once_it_leaves() -> None:
 
     assert attempt.board.entry(stance, host) is not None
     assert host.caps == {}
+
+
+def test_more_groups_than_can_found_themselves_in_every_order_all_do() -> None:
+    labels = [{"app": f"app-{number}"} for number in range(45)]
+    asked = tuple(
+        pod(each["app"], cpu="10m", memory="1Mi", labels=each, affinity=[pod_term(each, ZONE)])
+        for each in labels
+    )
+
+    plan = solved(Problem(pods=asked, types=(BIG,), nodepools=(nodepool(),)))
+
+    assert refused(plan) == []
+
+
+def test_a_board_is_again_what_it_was_however_often_it_is_restored() -> None:
+    small = instance_type("m5.large", cpu=2, memory_gib=8, offerings=[offering(A, price=0.1)])
+    asked = (pod("one", cpu="1", labels=WEB), pod("two", cpu="4", ports=(host_port(80),)))
+    problem = Problem(pods=asked, types=(small, BIG), nodes=(node("n", small),), nodepools=(nodepool(),))
+    attempt = _Solve(problem.snapshot(), problem.pods, SolveOptions())
+    board = attempt.board
+    beginning = board.remember()
+    attempt.place("classes")
+    used = board.occupied()
+    end = board.remember()
+
+    assert [host.node is None for host in used] == [False, True]
+    for _ in range(2):
+        board.restore(beginning)
+        emptied = board.occupied()
+        board.restore(end)
+
+        assert emptied == []
+        assert board.occupied() == used
+        assert board.remember() == end

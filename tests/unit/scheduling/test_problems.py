@@ -129,6 +129,24 @@ def test_a_claim_whose_node_is_there_is_counted_once(named: dict[str, str]) -> N
     assert view.allocatable["cpu"] == 1900, "a kubelet that has not reported yet has what the claim promises"
 
 
+def test_a_claim_of_another_node_says_nothing_about_a_node() -> None:
+    node = {"kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "1"}}}
+
+    (claimed, on_its_way) = read(claim(), node).snapshot.nodes
+
+    assert (claimed.name, claimed.pool, claimed.managed) == ("n", "", False)
+    assert on_its_way.name == "on-its-way"
+
+
+def test_nodes_of_no_pool_count_against_no_limits() -> None:
+    drawn = Drawn(pods=(), nodepools=(nodepool(limits={"cpu": "3"}),), types=(KIND,))
+    node = {"kind": "Node", "metadata": {"name": "n"}, "status": {"capacity": {"cpu": "2"}}}
+
+    (pool,) = read(node, drawn=drawn).snapshot.pools
+
+    assert pool.limits["cpu"] == 3000
+
+
 def test_startup_taints_of_a_node_that_is_not_initialized_do_not_count() -> None:
     starting = {"key": "example.com/starting", "effect": "NoSchedule"}
     node = {
