@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from karpenter.api.labels import ARCH, CAPACITY_TYPE, HOSTNAME, ZONE
+from karpenter.api.labels import ARCH, CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE
 from karpenter.scheduling import Plan, SolveOptions, solve
 from karpenter.scheduling.solver import _Solve
 from tests.checker import check
@@ -156,7 +156,7 @@ def test_of_two_reservations_the_cheaper_is_drawn_on_first() -> None:
         instance_type("m5.xlarge", cpu=4, memory_gib=16, offerings=[reserved("cr-b", 1, price=0.0002)]),
     )
 
-    plan = solved(Problem(pods=(pod("web"),), types=types, nodepools=(nodepool(),)))
+    plan = solved(Problem(pods=(pod("web"),), types=tuple(types), nodepools=(nodepool(),)))
 
     assert nodes(plan) == [("m5.xlarge", A, ["web"])]
 
@@ -169,7 +169,7 @@ def test_a_node_is_bought_large_enough_for_who_must_follow_onto_it() -> None:
     leader = pod("leader", cpu="1", labels=WEB)
     follower = pod("follower", cpu="1", affinity=[pod_term(WEB, HOSTNAME)])
 
-    plan = solved(Problem(pods=(leader, follower), types=types, nodepools=(nodepool(),)))
+    plan = solved(Problem(pods=(leader, follower), types=tuple(types), nodepools=(nodepool(),)))
 
     assert nodes(plan) == [("r5.xlarge", A, ["follower", "leader"])]
 
@@ -216,7 +216,7 @@ def test_two_small_nodes_are_bought_where_one_large_one_costs_more() -> None:
         pod("two", cpu="1500m", labels=WEB, affinity=[pod_term(WEB, ZONE)]),
     )
 
-    plan = solved(Problem(pods=asked, types=types, nodepools=(nodepool(),)))
+    plan = solved(Problem(pods=asked, types=tuple(types), nodepools=(nodepool(),)))
 
     assert plan.price_per_hour == pytest.approx(0.14)
 
@@ -324,3 +324,52 @@ def test_a_board_is_again_what_it_was_however_often_it_is_restored() -> None:
         assert emptied == []
         assert board.occupied() == used
         assert board.remember() == end
+
+
+def test_pods_of_another_zone_than_those_that_are_spread_get_nodes_of_their_own() -> None:
+    kind = instance_type("m5.large", offerings=[offering(zone, price=0.1) for zone in (A, B, C)])
+    here = node_term(expression(ZONE, "In", A, B))
+    even = pods(4, "web", labels=WEB, topology_spread=[spread(WEB, ZONE)], node_affinity=[here])
+    other = pod("other", node_selector={ZONE: C})
+
+    plan = solved(Problem(pods=(*even, other), types=(kind,), nodepools=(nodepool(),)))
+
+    assert refused(plan) == []
+    assert [each.zone for each in plan.new_nodes if other in each.pods] == [C]
+
+
+def test_a_choice_of_types_by_zone_becomes_the_cheapest_zone() -> None:
+    types = [
+        instance_type(name, offerings=[offering(zone, price=price) for zone in (A, B)])
+        for name, price in (("m5.large", 0.1), ("m6i.large", 0.11))
+    ]
+    either = [
+        node_term(expression(INSTANCE_TYPE, "In", name), expression(ZONE, "In", zone))
+        for name, zone in (("m5.large", A), ("m6i.large", B))
+    ]
+
+    plan = solved(Problem(pods=(pod(node_affinity=either),), types=tuple(types), nodepools=(nodepool(),)))
+
+    (bought,) = plan.new_nodes
+    assert (bought.zone, bought.instance_type) == (A, "m5.large")
+    assert {each.zone for each in bought.alternatives} <= {A}
+
+
+def test_a_node_that_a_pod_leaves_does_not_shrink_below_the_choice_that_its_pool_asks_for() -> None:
+    types = [
+        instance_type(name, cpu=cpu, memory_gib=8, offerings=[offering(A, price=price)])
+        for name, cpu, price in (("m5.large", 2, 0.1), ("m5.xlarge", 4, 0.2), ("m6i.xlarge", 4, 0.21))
+    ]
+    choosy = nodepool(requirements=[requirement(INSTANCE_TYPE, "Exists", min_values=2)], limits={"cpu": "9"})
+    asked = (pod("large", cpu="2"), pod("small", cpu="1"))
+    attempt = _Solve(
+        Problem(pods=asked, types=tuple(types), nodepools=(choosy,)).snapshot(), asked, SolveOptions()
+    )
+    attempt.place("classes")
+    (host,) = attempt.board.occupied()
+    before = host.mask
+    large = next(each for each in host.contents if each.pods.pods[0] is asked[0])
+
+    attempt.board.leave(large, host, 1)
+
+    assert host.mask == before
