@@ -25,7 +25,6 @@ from karpenter.api.labels import (
     INSTANCE_TYPE,
     NVIDIA_GPU,
     ON_DEMAND,
-    RESERVED,
     SPOT,
     ZONE,
 )
@@ -43,7 +42,7 @@ from tests.strategies.expressions import (
     toleration,
 )
 from tests.strategies.habits import APPS, POD_KINDS, RACK, TEAM, Draft, PodsDraft
-from tests.strategies.machines import ZONES, instance_type
+from tests.strategies.machines import ZONES, instance_type, reserved
 from tests.strategies.pods import daemon, daemon_on, host_port, pod
 from tests.strategies.problems import Problem, namespaces
 
@@ -161,15 +160,7 @@ class _Drawing:
         if self._may("reserved", 0.06):
             zone = self.random.choice(self.zones)
             capacity = self.random.choice((1, 1, 2))
-            found.append(
-                Offering(
-                    zone,
-                    RESERVED,
-                    round(price / 1000, 6),
-                    reservation_id=f"cr-{name}-{zone}",
-                    reservation_capacity=capacity,
-                )
-            )
+            found.append(reserved(f"cr-{name}-{zone}", capacity, zone, round(price / 1000, 6)))
         return found or [Offering(self.zones[0], ON_DEMAND, price)]
 
     # Who may buy it.

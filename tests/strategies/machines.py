@@ -14,6 +14,7 @@ from typing import Final
 from karpenter.api.labels import (
     AMD64,
     ARCH,
+    CAPACITY_RESERVATION_ID,
     INSTANCE_CATEGORY,
     INSTANCE_CPU,
     INSTANCE_FAMILY,
@@ -50,7 +51,14 @@ def offering(
 
 def reserved(reservation: str, capacity: int, zone: str = ZONES[0], price: float = 0.001) -> Offering:
     """Make an offering of reserved capacity."""
-    return Offering(zone, RESERVED, price, reservation_id=reservation, reservation_capacity=capacity)
+    return Offering(
+        zone,
+        RESERVED,
+        price,
+        labels={CAPACITY_RESERVATION_ID: reservation},
+        reservation_id=reservation,
+        reservation_capacity=capacity,
+    )
 
 
 def instance_type(

@@ -2,8 +2,8 @@
 """A whole scheduling problem: a cluster, what may be bought, and the pods that have no place.
 
 A problem can be solved (``snapshot``), taken apart and put together again, and written in the form of problem files
-(``to_problem``, ``to_catalogue``), so that other schedulers can be asked the same. Files know neither reserved
-capacity nor offerings that are sold out: the first is refused, the second left out, which means the same.
+(``to_problem``, ``to_catalogue``), so that other schedulers can be asked the same. Offerings that are sold out are left
+out of files, which means the same.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from karpenter.api.core import (
     StorageClass,
     VolumeNodeResources,
 )
-from karpenter.api.labels import INSTANCE_TYPE, RESERVED
+from karpenter.api.labels import INSTANCE_TYPE
 from karpenter.api.meta import Condition, LabelSelector, ObjectMeta
 from karpenter.api.nodeclaim import NodeClaim, NodeClaimSpec, NodeClaimStatus, NodeClassRef
 from karpenter.api.nodepool import NodePool
 from karpenter.model.catalogue import Catalogue
-from karpenter.model.instancetypes import InstanceType
+from karpenter.model.instancetypes import InstanceType, Offering
 from karpenter.model.pools import pool_view
 from karpenter.model.resources import Resources
 from karpenter.model.snapshot import NodeView, Snapshot
@@ -97,16 +97,10 @@ class Problem:
 
 
 def to_catalogue(types: Iterable[InstanceType]) -> Wire:
-    """Write instance types as a catalogue file has them.
-
-    Raises:
-        ValueError: A type is sold as reserved capacity, which the format cannot say.
-    """
+    """Write instance types as a catalogue file has them."""
     entries: list[Wire] = []
     zones: set[str] = set()
     for kind in types:
-        if any(each.capacity_type == RESERVED for each in kind.offerings):
-            raise ValueError(f"instance type {kind.name}: a catalogue file cannot hold reserved capacity")
         sold = [each for each in kind.offerings if each.available]
         zones.update(each.zone for each in sold)
         entries.append(
@@ -115,10 +109,23 @@ def to_catalogue(types: Iterable[InstanceType]) -> Wire:
                 "labels": dict(kind.labels),
                 "capacity": Resources(kind.capacity).to_quantities(),
                 "allocatable": Resources(kind.allocatable).to_quantities(),
-                "offerings": [[each.zone, each.capacity_type, each.price_per_hour] for each in sold],
+                "offerings": list(map(_offer, sold)),
             }
         )
     return {"region": "us-east-1", "zones": sorted(zones), "instanceTypes": entries}
+
+
+def _offer(offering: Offering) -> Wire | list[Any]:
+    """Write an offering: three values where they say it all, an object where a reservation is behind it."""
+    if not offering.reservation_id:
+        return [offering.zone, offering.capacity_type, offering.price_per_hour]
+    return {
+        "zone": offering.zone,
+        "capacityType": offering.capacity_type,
+        "pricePerHour": offering.price_per_hour,
+        "reservationId": offering.reservation_id,
+        "reservationCapacity": offering.reservation_capacity,
+    }
 
 
 def to_problem(problem: Problem, catalogue_file: str = CATALOGUE_FILE) -> Wire:

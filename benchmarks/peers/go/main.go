@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// peer solves one scheduling problem with the public Go Karpenter scheduler and prints the plan as JSON.
+// peer solves scheduling problems with the public Go Karpenter scheduler and prints each plan as a line of JSON.
 //
-//	peer [-rounds N] [-enough 30s] [-preference-policy Ignore] [-min-values-policy BestEffort] CATALOGUE PROBLEM
+//	peer [-rounds N] [-enough 30s] [-preference-policy Ignore] [-min-values-policy BestEffort]
+//	     CATALOGUE PROBLEM [CATALOGUE PROBLEM ...]
+//
+// With several problems, one that fails gives a line {"error": ...} and the next goes on; of a single one the
+// error is told and the exit code is 1.
 //
 // It times what the provisioner does between knowing the cluster and having a plan: volume topology, building
 // the topology and the scheduler, solving, cutting the lists of instance types. Reading files and filling the
@@ -49,31 +53,59 @@ func run() error {
 	preferences := flag.String("preference-policy", string(options.PreferencePolicyRespect), "Respect or Ignore")
 	minValues := flag.String("min-values-policy", string(options.MinValuesPolicyStrict), "Strict or BestEffort")
 	flag.Parse()
-	if flag.NArg() != 2 || *rounds < 1 {
-		return fmt.Errorf("usage: peer [-rounds N] [-enough 30s] CATALOGUE PROBLEM")
-	}
-	instanceTypes, err := readCatalogue(flag.Arg(0))
-	if err != nil {
-		return err
-	}
-	p, err := readProblem(flag.Arg(1))
-	if err != nil {
-		return err
+	if flag.NArg() == 0 || flag.NArg()%2 != 0 || *rounds < 1 {
+		return fmt.Errorf("usage: peer [-rounds N] [-enough 30s] CATALOGUE PROBLEM [CATALOGUE PROBLEM ...]")
 	}
 	ctx := injection.WithControllerName(context.Background(), "provisioner")
 	ctx = options.ToContext(ctx, test.Options(test.OptionsFields{
 		PreferencePolicy: ptr(options.PreferencePolicy(*preferences)),
 		MinValuesPolicy:  ptr(options.MinValuesPolicy(*minValues)),
 	}))
+	printer := json.NewEncoder(os.Stdout)
+	if flag.NArg() == 2 {
+		out, err := answer(ctx, flag.Arg(0), flag.Arg(1), *rounds, *enough)
+		if err != nil {
+			return err
+		}
+		return printer.Encode(out)
+	}
+	for i := 0; i < flag.NArg(); i += 2 {
+		var line any
+		out, err := answer(ctx, flag.Arg(i), flag.Arg(i+1), *rounds, *enough)
+		if line = out; err != nil {
+			line = map[string]string{"error": err.Error()}
+		}
+		if err := printer.Encode(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// answer solves one problem. A panic of the scheduler is an error of this problem alone.
+func answer(ctx context.Context, catalogue, problem string, rounds int, enough time.Duration) (out report, err error) {
+	defer func() {
+		if trouble := recover(); trouble != nil {
+			err = fmt.Errorf("the scheduler panicked: %v", trouble)
+		}
+	}()
+	instanceTypes, err := readCatalogue(catalogue)
+	if err != nil {
+		return out, err
+	}
+	p, err := readProblem(problem)
+	if err != nil {
+		return out, err
+	}
 	c, err := newCluster(ctx, p, instanceTypes)
 	if err != nil {
-		return err
+		return out, err
 	}
 	best, total, made := time.Duration(0), time.Duration(0), 0
 	var solved outcome
-	for made < *rounds && (made == 0 || total < *enough) {
+	for made < rounds && (made == 0 || total < enough) {
 		if solved, err = c.solve(ctx); err != nil {
-			return err
+			return out, err
 		}
 		if made == 0 || solved.took < best {
 			best = solved.took
@@ -82,9 +114,9 @@ func run() error {
 		made++
 	}
 	memory := peakMiB() // before the report, which is ours and not the scheduler's
-	out := newReport(solved.results, c.refused)
+	out = newReport(solved.results, c.refused)
 	out.SolveSeconds, out.Rounds, out.MaxRssMiB = best.Seconds(), made, memory
-	return json.NewEncoder(os.Stdout).Encode(out)
+	return out, nil
 }
 
 type outcome struct {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "sigs.k8s.io/karpenter/pkg/apis/v1"
@@ -125,46 +127,85 @@ type catalogueType struct {
 	Offerings             []offering
 }
 
-// offering is written [zone, capacity type, price per hour].
+// offering is written [zone, capacity type, price per hour], or as an object where it draws on a reservation.
 type offering struct {
-	zone, capacityType string
-	price              float64
+	Zone                string
+	CapacityType        string
+	PricePerHour        float64
+	ReservationID       string
+	ReservationCapacity int
 }
 
 func (o *offering) UnmarshalJSON(raw []byte) error {
-	return json.Unmarshal(raw, &[]any{&o.zone, &o.capacityType, &o.price})
+	if bytes.HasPrefix(bytes.TrimSpace(raw), []byte("[")) {
+		return json.Unmarshal(raw, &[]any{&o.Zone, &o.CapacityType, &o.PricePerHour})
+	}
+	type plain offering // without this method
+	return json.Unmarshal(raw, (*plain)(o))
 }
+
+// convert gives an offering as a provider would. Every offering says what it is by reservation, even if nothing.
+func (o offering) convert() *cloudprovider.Offering {
+	reservation := requirements.NewRequirement(cloudprovider.ReservationIDLabel, corev1.NodeSelectorOpDoesNotExist)
+	if o.ReservationID != "" {
+		reservation = in(cloudprovider.ReservationIDLabel, o.ReservationID)
+	}
+	return &cloudprovider.Offering{
+		Price:               o.PricePerHour,
+		Available:           o.ReservationID == "" || o.ReservationCapacity > 0,
+		ReservationCapacity: o.ReservationCapacity,
+		Requirements: requirements.NewRequirements(
+			in(corev1.LabelTopologyZone, o.Zone), in(v1.CapacityTypeLabelKey, o.CapacityType), reservation),
+	}
+}
+
+// knownLabels are those that Karpenter knows before any catalogue is read; each catalogue adds its own.
+var knownLabels = v1.WellKnownLabels.Clone()
+
+// reservationLabel is the name that the AWS provider gives to the label of a reservation.
+const reservationLabel = "karpenter.k8s.aws/capacity-reservation-id"
 
 func readCatalogue(path string) ([]*cloudprovider.InstanceType, error) {
 	// As the AWS provider: volumes of the EBS driver name their zone by this label.
 	v1.NormalizedLabels["topology.ebs.csi.aws.com/zone"] = corev1.LabelTopologyZone
+	cloudprovider.ReservationIDLabel = reservationLabel
+	cloudprovider.ReservedCapacityLabels.Insert(reservationLabel)
+	v1.WellKnownLabels = knownLabels.Union(sets.New(reservationLabel))
 	var raw struct{ InstanceTypes []catalogueType }
 	if err := readJSON(path, &raw); err != nil {
 		return nil, err
 	}
+	for _, each := range raw.InstanceTypes {
+		for key := range each.Labels {
+			v1.WellKnownLabels.Insert(key)
+		}
+	}
+	labels := v1.WellKnownLabels.Difference(knownLabels).Delete(reservationLabel)
 	out := make([]*cloudprovider.InstanceType, 0, len(raw.InstanceTypes))
 	for _, each := range raw.InstanceTypes {
-		out = append(out, each.convert())
+		out = append(out, each.convert(labels))
 	}
 	return out, nil
 }
 
-func (t catalogueType) convert() *cloudprovider.InstanceType {
+// convert gives an instance type as the AWS provider would: a label that others have is said to be absent.
+func (t catalogueType) convert(labels sets.Set[string]) *cloudprovider.InstanceType {
 	reqs := requirements.NewRequirements(in(corev1.LabelInstanceTypeStable, t.Name))
+	for key := range labels {
+		if value, ok := t.Labels[key]; ok {
+			reqs.Add(in(key, value))
+		} else {
+			reqs.Add(requirements.NewRequirement(key, corev1.NodeSelectorOpDoesNotExist))
+		}
+	}
 	for key, value := range t.Labels {
-		v1.WellKnownLabels.Insert(key)
 		reqs.Add(in(key, value))
 	}
 	var zones, capacityTypes []string
 	var offerings cloudprovider.Offerings
 	for _, o := range t.Offerings {
-		zones, capacityTypes = append(zones, o.zone), append(capacityTypes, o.capacityType)
-		offerings = append(offerings, &cloudprovider.Offering{
-			Price:     o.price,
-			Available: true,
-			Requirements: requirements.NewRequirements(
-				in(corev1.LabelTopologyZone, o.zone), in(v1.CapacityTypeLabelKey, o.capacityType)),
-		})
+		zones, capacityTypes = append(zones, o.Zone), append(capacityTypes, o.CapacityType)
+		offerings = append(offerings, o.convert())
 	}
 	reqs.Add(in(corev1.LabelTopologyZone, zones...), in(v1.CapacityTypeLabelKey, capacityTypes...))
 	return &cloudprovider.InstanceType{

@@ -27,14 +27,15 @@ type report struct {
 }
 
 // newNode names the cheapest type and offering; zones and capacityTypes are all that this type could be
-// launched with, alternatives the next cheapest types.
+// launched with, alternatives the next cheapest types, labels those that the claim settles by itself.
 type newNode struct {
 	NodePool string `json:"nodePool"`
 	purchase
-	Pods          []string   `json:"pods"`
-	Zones         []string   `json:"zones"`
-	CapacityTypes []string   `json:"capacityTypes"`
-	Alternatives  []purchase `json:"alternatives"`
+	Labels        map[string]string `json:"labels"`
+	Pods          []string          `json:"pods"`
+	Zones         []string          `json:"zones"`
+	CapacityTypes []string          `json:"capacityTypes"`
+	Alternatives  []purchase        `json:"alternatives"`
 }
 
 type purchase struct {
@@ -79,13 +80,16 @@ func describe(claim *scheduling.NodeClaim) newNode {
 	node := newNode{
 		NodePool:      claim.NodePoolName,
 		purchase:      cheapestOf(cheapest, possible),
+		Labels:        claim.ToNodeClaim().Labels,
 		Pods:          podNames(claim.Pods),
 		Zones:         values(possible, corev1.LabelTopologyZone),
 		CapacityTypes: values(possible, v1.CapacityTypeLabelKey),
 		Alternatives:  []purchase{},
 	}
 	for _, other := range claim.InstanceTypeOptions[1:min(len(claim.InstanceTypeOptions), shownAlternatives+1)] {
-		node.Alternatives = append(node.Alternatives, cheapestOf(other, launchable(other, claim)))
+		if possible := launchable(other, claim); len(possible) > 0 { // a claim on a reservation leaves most types none
+			node.Alternatives = append(node.Alternatives, cheapestOf(other, possible))
+		}
 	}
 	return node
 }

@@ -20,12 +20,14 @@ from karpenter.cli.main import REFUSED, InputError
 from karpenter.errors import KarpenterError
 from karpenter.kit.durations import parse_duration
 from karpenter.model.catalogue import Catalogue
-from karpenter.scheduling import NewNode, Plan, Rejection, SolveOptions, solve
+from karpenter.scheduling import NewNode, Plan, SolveOptions, solve
 from karpenter.scheduling.explanation import as_data, tree
 from karpenter.scheduling.plan import pod_name
 from karpenter.scheduling.problems import Problem, ProblemError, catalogue_name, read_catalogue, read_problem
 
 __all__ = ["as_table", "command"]
+
+_UNTRIED = "the deadline came before it was tried; it comes first next time"
 
 _EXAMPLES = """\b
 Examples:
@@ -139,6 +141,10 @@ def _as_json(plan: Plan, seconds: float) -> str:
             }
             for rejection in plan.rejections
             for pod in rejection.pods
+        ]
+        + [
+            {"pod": pod_name(pod), "message": _UNTRIED, "reasons": [], "nearest": None, "fixes": []}
+            for pod in plan.unfinished
         ],
         "pricePerHour": plan.price_per_hour,
         "lowerBoundPerHour": plan.lower_bound_per_hour,
@@ -146,23 +152,6 @@ def _as_json(plan: Plan, seconds: float) -> str:
         "maxRssMiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }
     return json.dumps(answer, indent=2) + "\n"
-
-
-def _explained(rejection: Rejection) -> dict[str, Any]:
-    data = as_data(rejection.explanation)
-    return {key: data[key] for key in ("reasons", "nearest", "fixes")}
-
-
-def _camel_keys(value: Any) -> Any:
-    """Return JSON data with its keys written as Kubernetes writes them."""
-    if isinstance(value, dict):
-        return {_camel(key): _camel_keys(each) for key, each in value.items()}
-    return [_camel_keys(each) for each in value] if isinstance(value, (list, tuple)) else value
-
-
-def _camel(key: str) -> str:
-    first, *others = key.split("_")
-    return first + "".join(map(str.capitalize, others))
 
 
 def _node_as_json(node: NewNode) -> dict[str, Any]:
@@ -190,10 +179,11 @@ def as_table(plan: Plan, seconds: float) -> str:
     placed = sum(len(node.pods) for node in plan.new_nodes)
     standing = sum(map(len, plan.existing.values()))
     refused = sum(len(rejection.pods) for rejection in plan.rejections)
+    untried = f", {len(plan.unfinished)} not tried in time" if plan.unfinished else ""
     summary = (
-        f"{placed + standing + refused} pods: {standing} on {len(plan.existing)} standing nodes, {placed} on "
-        f"{len(plan.new_nodes)} new nodes, {refused} without a place; ${plan.price_per_hour:.3f}/h "
-        f"(bound ${plan.lower_bound_per_hour:.3f}/h)   {seconds * 1e3:.0f} ms"
+        f"{placed + standing + refused + len(plan.unfinished)} pods: {standing} on {len(plan.existing)} "
+        f"standing nodes, {placed} on {len(plan.new_nodes)} new nodes, {refused} without a place{untried}; "
+        f"${plan.price_per_hour:.3f}/h (bound ${plan.lower_bound_per_hour:.3f}/h)   {seconds * 1e3:.0f} ms"
     )
     lines = [summary]
     if plan.new_nodes:

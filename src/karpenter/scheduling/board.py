@@ -9,20 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from karpenter.api.base import EMPTY
 from karpenter.api.labels import HOSTNAME
-from karpenter.model.affinity import NodeRules, NodeTerm
+from karpenter.model.affinity import NodeTerm
 from karpenter.model.catalogue import bits, lowest_bit
 from karpenter.model.snapshot import Snapshot
 from karpenter.model.taints import tolerates_all
 from karpenter.model.volumes import VolumeDemand
+from karpenter.scheduling.domains import Domains
 from karpenter.scheduling.ground import stand
-from karpenter.scheduling.groups import Group, GroupTable
-from karpenter.scheduling.hosts import Entry, Host, counted_capacity
+from karpenter.scheduling.groups import GroupTable
+from karpenter.scheduling.hosts import Entry, Host, HostMemory, Memory, capacity_of, counted_capacity
 from karpenter.scheduling.stances import PlaceRule, Stance
 from karpenter.scheduling.templates import NOWHERE, Daemon, Template
 from karpenter.scheduling.vacancies import Vacancies
 
-__all__ = ["Board", "Entry", "Host"]
+__all__ = ["Board", "Entry", "Host", "Memory"]
 
 
 class Board:
@@ -47,6 +49,8 @@ class Board:
         self.counts: list[dict[str, int]] = [{} for _ in table.groups]
         self.kept_apart: list[dict[str, int]] = [{} for _ in table.groups]
         self.total: list[int] = [0] * len(table.groups)
+        # Per group: pods on nodes that lack the label, and so stand in no place.
+        self.nowhere: list[int] = [0] * len(table.groups)
         # Groups counted per node, as bits.
         self.watched_hosts = sum(1 << group.index for group in table.groups if group.by_host)
         # Capacity of the nodes to be bought, by pool and limited resource.
@@ -54,15 +58,18 @@ class Board:
         # How many new nodes draw on each reservation.
         self.drawn: dict[str, int] = {}
         self.best_effort = best_effort
-        self._eligible: dict[tuple[int, int], tuple[str, ...]] = {}
+        # Whether a place is chosen by its price, as long as every rule allows it, rather than by who is there.
+        self.cheapest_first = False
         self._matches: dict[tuple[object, ...], dict[int, bool]] = {}
         self._matching: dict[tuple[object, ...], tuple[int, ...]] = {}
-        self._standing_places: dict[tuple[int, NodeRules], frozenset[str]] = {}
         self._admitted: dict[tuple[int, int, int], int] = {}
         self._allowed: dict[tuple[object, ...], int] = {}
         stand(snapshot, daemons, self)
         # Standing nodes come first; those to be bought follow.
         self.standing = len(self.hosts)
+        self._domains = Domains(templates, table.groups, self.hosts)
+        # What standing nodes were like before anybody entered, as far as anybody ever did.
+        self._untouched: dict[int, HostMemory] = {}
         self._vacancies = Vacancies([tuple(map(int.__sub__, host.room, host.used)) for host in self.hosts])
 
     # What a pod may do.
@@ -143,14 +150,26 @@ class Board:
             if self.matches(stance, self.hosts[index]):
                 yield self.hosts[index]
 
+    def might_hold(self, stance: Stance) -> bool:
+        """Tell whether there is any node, standing or to be bought, that the class could use if it were empty."""
+        return any(self.admitted(stance, template) for template in self.templates) or bool(
+            self.matching(stance)
+        )
+
+    def breadth(self, stance: Stance) -> int:
+        """Return on how many nodes, standing or to be bought, a pod of the class is worth trying."""
+        return self._vacancies.holding(stance.requests).bit_count() + len(self.hosts) - self.standing
+
     def entry(self, stance: Stance, host: Host) -> Entry | None:
         """Return what it would settle if one more pod of the class entered the host; None if it may not."""
         mask = host.mask
+        if host.template is not None:
+            mask &= self.admitted(stance, host.template) if mask else 0
+            if not mask:
+                return None
         used = tuple(map(int.__add__, host.used, stance.requests))
         if host.template is not None:
-            mask &= self.admitted(stance, host.template)
-            if mask:
-                mask &= host.template.fitting(used)
+            mask &= host.template.fitting(used)
             if mask and host.template.pool.limits:
                 mask &= self.affordable(host.template, host)
             if not mask:
@@ -161,12 +180,12 @@ class Board:
             return None
         return self._places(stance, host, mask)
 
-    def opening(self, stance: Stance, template: Template) -> Entry | None:
+    def opening(self, stance: Stance, template: Template, among: int | None = None) -> Entry | None:
         """Return what a new node would be if a pod of the class opened it; None if it may not.
 
-        Reservations are drawn on by `reserved_opening` alone.
+        It is bought on the market, unless it is to be ``among`` some offerings.
         """
-        return self._opening(stance, template, template.listed)
+        return self._opening(stance, template, template.listed if among is None else among)
 
     def reserved_opening(
         self, stance: Stance, template: Template, pins: Mapping[str, str] | None = None
@@ -175,7 +194,7 @@ class Board:
 
         With ``pins`` the pod's places are settled and counted already.
         """
-        for reservation, mask in template.reserved.items():
+        for reservation, mask in sorted(template.reserved.items(), key=lambda each: lowest_bit(each[1])):
             if self.left_of_reservation(reservation, template) > 0:
                 entry = self._opening(stance, template, mask, pins)
                 if entry is not None:
@@ -247,15 +266,18 @@ class Board:
 
     def affordable(self, template: Template, host: Host | None = None) -> int:
         """Return the offerings that the pool's limits allow for one more node, or for a node already counted."""
-        left = self.left_of_limits(template)
-        if not left:
+        if not template.pool.limits:
             return template.mask
         own = counted_capacity(host) if host is not None else {}
-        if left.get("nodes", 1) < 1 and host is None:
-            return 0
+        return self._within_limits(template, own)
+
+    def _within_limits(self, template: Template, own: Mapping[str, int] = EMPTY) -> int:
+        """Return the offerings that what is left of the pool's limits, and ``own`` besides, allows for one node."""
         mask = template.mask
-        for resource, amount in left.items():
-            if resource != "nodes":
+        for resource, amount in self.left_of_limits(template).items():
+            if resource == "nodes":
+                mask = mask if amount + own.get(resource, 0) >= 1 else 0
+            else:
                 mask &= template.catalogue.at_most(resource, amount + own.get(resource, 0))
         return mask
 
@@ -274,10 +296,7 @@ class Board:
         for group, cap in host.caps.items():
             if stance.counted >> group & 1 and host.counts.get(group, 0) >= cap:
                 return False
-        return all(
-            host.counts.get(rule.group, 0) or (rule.counts_itself and not self.total[rule.group])
-            for rule in stance.near
-        )
+        return all(host.counts.get(rule.group, 0) or self.may_found(rule, stance) for rule in stance.near)
 
     def _devices_free(self, stance: Stance, host: Host) -> bool:
         pods = stance.pods
@@ -349,11 +368,20 @@ class Board:
         if rule.kind == "apart":
             return count == 0
         if rule.kind == "together":
-            return count > 0 or (rule.counts_itself and not self.total[rule.group])
+            return count > 0 or self.may_found(rule, stance)
         return count + rule.counts_itself - self.emptiest(rule, stance) <= rule.max_skew
 
+    def may_found(self, rule: PlaceRule, stance: Stance) -> bool:
+        """Tell whether a pod of the class may be the first of a group that it follows.
+
+        It must be of the group itself, and nobody whom its needs make it follow may stand in any place.
+        """
+        if not rule.counts_itself or self.total[rule.group]:
+            return False
+        return not rule.hard or not any(self.total[group] for group in stance.followed)
+
     def emptiest(self, rule: PlaceRule, stance: Stance) -> int:
-        """Return the count of the emptiest place that the class could use; nothing where there are too few places."""
+        """Return the count of the emptiest place of a spread rule; nothing where there are too few places."""
         places = self.eligible(rule.group, stance)
         if len(places) < rule.min_domains or not places:
             return 0
@@ -361,42 +389,20 @@ class Board:
         return min([counts.get(place, 0) for place in places])
 
     def eligible(self, group: int, stance: Stance) -> tuple[str, ...]:
-        """Return the places of a group that a class's needs allow, standing or to be bought."""
-        known = self._eligible.get((group, stance.pods.index))
-        if known is None:
-            known = self._eligible[group, stance.pods.index] = self._eligible_places(group, stance)
-        return known
-
-    def _eligible_places(self, number: int, stance: Stance) -> tuple[str, ...]:
-        group = self.table.groups[number]
-        pods = stance.pods
-        found: set[str] = set()
-        for template in self.templates:
-            if tolerates_all(template.pool.taints, pods.tolerations):
-                mask = template.admits(pods.node.alternatives)
-                found.update(place for place, part in template.domains(group.key).items() if part & mask)
-        known = self._standing_places.get((number, pods.node))
-        if known is None:
-            known = self._standing_places[number, pods.node] = frozenset(self._standing_in(group, pods.node))
-        return tuple(sorted(found | known))
-
-    def _standing_in(self, group: Group, needs: NodeRules) -> Iterator[str]:
-        """Yield the places of a group in which nodes stand that meet some needs."""
-        for host in self.hosts[: self.standing]:
-            node = host.node
-            if (
-                node is not None
-                and group.key in node.labels
-                and group.places.admits(node.labels, node.taints, node.name)
-                and needs.matches(node.labels, node.name)
-            ):
-                yield node.labels[group.key]
+        """Return the places of a group for a class: those that count, standing or to be bought."""
+        return self._domains.of(group, stance)
 
     def _appeal(self, stance: Stance, key: str, place: str, mask: int) -> tuple[int, int, int, str]:
-        """Order places: fewest pods of the class's own spreads, of groups that count it, then the cheapest."""
+        """Order places: fewest pods of the class's own spreads, of spreads that count it, then the cheapest."""
         rules = stance.places.get(key, ())
         own = sum(self.counts[rule.group].get(place, 0) for rule in rules if rule.kind == "spread")
-        others = sum(self.counts[group].get(place, 0) for group in stance.counted_by.get(key, ()))
+        others = sum(
+            self.counts[group].get(place, 0)
+            for group in stance.counted_by.get(key, ())
+            if self.table.levelled >> group & 1
+        )
+        if self.cheapest_first:
+            return (lowest_bit(mask), own, others, place)
         return (own, others, lowest_bit(mask), place)
 
     # Keeping the books.
@@ -414,8 +420,10 @@ class Board:
         self, stance: Stance, host: Host, entry: Entry, number: int = 1, *, counted: bool = False
     ) -> None:
         """Let pods of a class enter a host; ``counted`` says that their places have been counted before."""
+        if host.index < self.standing and host.index not in self._untouched:
+            self._untouched[host.index] = host.remember()
         if host.template is not None and host.template.pool.limits:
-            self._spend(host, entry.mask)
+            self._book(host.template, counted_capacity(host), capacity_of(host.template, entry.mask))
         host.mask = entry.mask
         host.pins.update(entry.pins)
         host.used = tuple([have + number * ask for have, ask in zip(host.used, stance.requests, strict=True)])
@@ -437,7 +445,7 @@ class Board:
             used: What they take together.
         """
         if host.template is not None and host.template.pool.limits:
-            self._spend(host, entry.mask)
+            self._book(host.template, counted_capacity(host), capacity_of(host.template, entry.mask))
         host.mask = entry.mask
         host.pins.update(entry.pins)
         host.used = used
@@ -447,7 +455,7 @@ class Board:
             self._count_on_host(stance, host, number, 0)
 
     def leave(self, stance: Stance, host: Host, number: int) -> None:
-        """Take pods of a class off a host again; places that they settled stay settled."""
+        """Take pods of a class off a host again; what they alone had settled or taken is free again."""
         away = self._not_counted_on(stance, host)
         self.count(stance, self._pins_of(stance, host), -number, away)
         for group in stance.counted_by.get(HOSTNAME, ()):
@@ -460,31 +468,39 @@ class Board:
         host.contents[stance] -= number
         if not host.contents[stance]:
             del host.contents[stance]
+        host.take_stock()
         if host.template is not None:
             self._reopen(host, host.template, before)
-            self._give_back(host, host.template)
-        # Ports, volumes and caps that only the gone pods needed stay taken: careful, never wrong.
 
     def _pins_of(self, stance: Stance, host: Host) -> dict[str, str]:
         labels: Mapping[str, str] = host.pins if host.node is None else host.node.labels
         return {key: labels.get(key, NOWHERE) for key in stance.keys}
 
-    def _give_back(self, host: Host, template: Template) -> None:
-        """Let others draw on the reservation of a node that is not needed after all."""
-        for reservation, mask in template.reserved.items():
-            if not host.contents and mask & host.mask:
-                self.drawn[reservation] -= 1
-                host.mask = 0
-
     def _reopen(self, host: Host, template: Template, before: Mapping[str, int]) -> None:
         """Work out anew what a node to be bought can be, and what it counts against the limits."""
+        self._book(template, before, {})
+        if not host.contents:
+            # Not needed after all; whoever comes next opens another.
+            for reservation, mask in template.reserved.items():
+                if mask & host.mask:
+                    self.drawn[reservation] -= 1
+            host.mask = 0
+            return
         among = next((mask for mask in template.reserved.values() if mask & host.mask), template.listed)
-        mask = among & template.fitting(host.used)
+        mask = (
+            among & template.fitting(host.used) & template.within(host.pins) & self._within_limits(template)
+        )
         for stance in host.contents:
             mask &= self.admitted(stance, template)
-        mask &= template.within(host.pins)
-        host.mask = mask
-        after = counted_capacity(host)
+            for group in bits(stance.ambiguous):
+                inside = self._places_of_group(group, host)
+                mask &= inside if inside & host.mask else ~inside
+        if self.keeps_min_values(template, mask):
+            host.mask = mask
+        self._book(template, {}, counted_capacity(host))
+
+    def _book(self, template: Template, before: Mapping[str, int], after: Mapping[str, int]) -> None:
+        """Book what a node counts against its pool's limits instead of what it counted before."""
         spent = self.spent[template.pool.name]
         for resource in template.pool.limits:
             spent[resource] = spent.get(resource, 0) + after.get(resource, 0) - before.get(resource, 0)
@@ -504,9 +520,7 @@ class Board:
                 continue
             host.counts[group] = host.counts.get(group, 0) + number
             self.total[group] += number
-        for group, cap in stance.caps:
-            if stance.hard_caps >> group & 1:
-                host.caps[group] = min(host.caps.get(group, cap), cap)
+        host.heed(stance)
 
     def count(self, stance: Stance, pins: Mapping[str, str], number: int, away: int = 0) -> None:
         """Count pods of a class in their places, and keep others apart from them where their rules say so.
@@ -530,16 +544,6 @@ class Board:
                     apart = self.kept_apart[rule.group]
                     apart[place] = apart.get(place, 0) + number
 
-    def _spend(self, host: Host, mask: int) -> None:
-        """Book the capacity of the cheapest offering left instead of what was booked for the host before."""
-        assert host.template is not None
-        spent = self.spent[host.template.pool.name]
-        before = counted_capacity(host)
-        kind = host.template.catalogue.type_at(lowest_bit(mask))
-        for resource in host.template.pool.limits:
-            amount = 1 if resource == "nodes" else kind.capacity.get(resource, 0)
-            spent[resource] = spent.get(resource, 0) + amount - before.get(resource, 0)
-
     def keeps_min_values(self, template: Template, mask: int) -> bool:
         """Tell whether a set of offerings keeps as many different values open as the pool asks for."""
         return self.best_effort or self.has_min_values(template, mask)
@@ -554,6 +558,47 @@ class Board:
             >= (requirement.min_values or 0)
             for requirement in template.min_values
         )
+
+    def price(self) -> float:
+        """Return what the nodes to be bought cost per hour."""
+        return sum(
+            host.template.price(host.mask)
+            for host in self.hosts[self.standing :]
+            if host.template is not None and host.contents
+        )
+
+    def occupied(self) -> list[Host]:
+        """Return, in order, the nodes that pods have entered, without a look at all the others of a large cluster."""
+        return [host for host in self._changed() if host.contents]
+
+    def _changed(self) -> Iterator[Host]:
+        """Yield, in order, the nodes that may differ from what they were in the beginning."""
+        for index in sorted(self._untouched):
+            yield self.hosts[index]
+        yield from self.hosts[self.standing :]
+
+    def remember(self) -> Memory:
+        """Return all that changes when pods enter and leave, to be restored later."""
+        return Memory(
+            self.hosts[self.standing :],
+            {host.index: host.remember() for host in self._changed()},
+            [dict(each) for each in self.counts],
+            [dict(each) for each in self.kept_apart],
+            list(self.total),
+            {pool: dict(each) for pool, each in self.spent.items()},
+            dict(self.drawn),
+        )
+
+    def restore(self, memory: Memory) -> None:
+        """Make everything as it was."""
+        self.hosts[self.standing :] = memory.bought
+        for host in self._changed():
+            host.restore(memory.hosts.get(host.index) or self._untouched[host.index])
+        self.counts = [dict(each) for each in memory.counts]
+        self.kept_apart = [dict(each) for each in memory.kept_apart]
+        self.total = list(memory.total)
+        self.spent = {pool: dict(each) for pool, each in memory.spent.items()}
+        self.drawn = dict(memory.drawn)
 
 
 def _conditions(stance: Stance) -> tuple[object, ...]:

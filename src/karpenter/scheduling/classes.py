@@ -32,6 +32,13 @@ T = TypeVar("T")
 encode = msgspec.json.Encoder(order="deterministic").encode
 
 
+# One pod gives way so often at most.
+_MOST_LEVELS = 16
+
+# More spread constraints than this are not weighed: nobody means them, and each is asked for each place.
+_MOST_SPREADS = 500
+
+
 class UnsupportedPodError(KarpenterError):
     """A pod that asks for something that no plan of ours can promise."""
 
@@ -173,6 +180,12 @@ class _Reader:
                 f"it asks for devices by resource claim {spec.resource_claims[0].name}, which is not supported",
                 hint="ask for the device as an extended resource, such as nvidia.com/gpu",
             )
+        spreads = len(spec.topology_spread_constraints)
+        if spreads > _MOST_SPREADS:
+            raise UnsupportedPodError(
+                f"it has {spreads} topologySpreadConstraints, which is more than can be kept",
+                hint=f"leave at most {_MOST_SPREADS} of them",
+            )
         affinity = spec.affinity
         rules = (
             spec.topology_spread_constraints,
@@ -285,6 +298,8 @@ def profiles_of(pod_class: PodClass, *, respect_preferences: bool, taint_wishes:
     soft = [rule for rule in pod_class.topology.spreads if not rule.hard]
     given_up: list[str] = []
     heeds = taint_wishes
+    # Thousands of wishes go many at a time, or one pod would take all the time there is.
+    at_once = 1 + (len(wishes) + len(together) + len(apart) + len(soft)) // _MOST_LEVELS
     levels = []
     while True:
         preferred = wishes[0].term if wishes else None
@@ -298,13 +313,17 @@ def profiles_of(pod_class: PodClass, *, respect_preferences: bool, taint_wishes:
             )
         )
         if together:
-            given_up.append(f"preferred pod affinity by {together.pop(0).group.key}")
+            gone, together = together[:at_once], together[at_once:]
+            given_up += [f"preferred pod affinity by {rule.group.key}" for rule in gone]
         elif apart:
-            given_up.append(f"preferred pod anti-affinity by {apart.pop(0).group.key}")
+            gone, apart = apart[:at_once], apart[at_once:]
+            given_up += [f"preferred pod anti-affinity by {rule.group.key}" for rule in gone]
         elif wishes:
-            given_up.append(f"preferred node affinity {wishes.pop(0).term.requirements}")
+            given_up += [f"preferred node affinity {wish.term.requirements}" for wish in wishes[:at_once]]
+            wishes = wishes[at_once:]
         elif soft:
-            given_up.append(f"soft spread over {soft.pop(0).group.key}")
+            given_up += [f"soft spread over {rule.group.key}" for rule in soft[:at_once]]
+            soft = soft[at_once:]
         elif heeds:
             heeds = False
             given_up.append("taints of effect PreferNoSchedule")

@@ -13,7 +13,7 @@ from typing import Protocol
 from karpenter.model.resources import total
 from karpenter.model.snapshot import NodeView, Snapshot
 from karpenter.scheduling.groups import Group, GroupTable
-from karpenter.scheduling.hosts import Host, missing_daemons
+from karpenter.scheduling.hosts import Host, Standing, missing_daemons
 from karpenter.scheduling.templates import Daemon
 
 __all__ = ["Books", "stand"]
@@ -28,6 +28,7 @@ class Books(Protocol):
     counts: list[dict[str, int]]
     kept_apart: list[dict[str, int]]
     total: list[int]
+    nowhere: list[int]
 
 
 def stand(snapshot: Snapshot, daemons: Sequence[Daemon], books: Books) -> None:
@@ -47,6 +48,8 @@ def stand(snapshot: Snapshot, daemons: Sequence[Daemon], books: Books) -> None:
                 host = hosts.get(id(node))
                 if host is not None:
                     _keep_apart(books, group, host, node, number)
+    for host in books.hosts:
+        host.before = Standing(host.ports, host.attached, dict(host.caps))
 
 
 def _host(
@@ -71,13 +74,16 @@ def _host(
 
 
 def _count(books: Books, group: Group, host: Host, node: NodeView, number: int) -> None:
-    books.total[group.index] += number
     if group.by_host:
         host.counts[group.index] = host.counts.get(group.index, 0) + number
     elif group.key in node.labels:
         counts = books.counts[group.index]
         place = node.labels[group.key]
         counts[place] = counts.get(place, 0) + number
+    else:
+        books.nowhere[group.index] += number
+        return
+    books.total[group.index] += number
 
 
 def _keep_apart(books: Books, group: Group, host: Host, node: NodeView, number: int) -> None:

@@ -7,7 +7,7 @@ the owner's own conditions on the node are part of the group; other rules count 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from karpenter.api.core import Taint, Toleration
@@ -23,13 +23,19 @@ __all__ = ["Group", "GroupTable", "NodeFilter"]
 
 @dataclass(frozen=True, slots=True)
 class NodeFilter:
-    """The nodes that are places for a spread rule: those its owner's node affinity and tolerations allow."""
+    """The nodes that are places for a spread rule: those its owner's node affinity and tolerations allow.
+
+    A node that lacks a label over which another spread rule of the owner counts is no place for any of them.
+    """
 
     alternatives: tuple[NodeTerm, ...] | None = None
     tolerations: tuple[Toleration, ...] | None = None
+    keys: tuple[str, ...] = ()
 
     def admits(self, labels: Mapping[str, str], taints: Iterable[Taint], name: str = "") -> bool:
         """Tell whether a standing node is a place."""
+        if any(key not in labels for key in self.keys):
+            return False
         if self.alternatives is not None and not any(
             term.matches(labels, name) for term in self.alternatives
         ):
@@ -62,15 +68,21 @@ class Group:
 class GroupTable:
     """All groups of one solve, in the order in which they were met."""
 
-    def __init__(self, namespaces: Mapping[str, Mapping[str, str]]) -> None:
+    def __init__(
+        self, namespaces: Mapping[str, Mapping[str, str]], everywhere: Collection[str] = (HOSTNAME,)
+    ) -> None:
         self.groups: list[Group] = []
         self._namespaces = namespaces
+        # Labels that no node lacks, so that nobody need ask.
+        self._everywhere = everywhere
         self._numbers: dict[tuple[CountGroup, NodeFilter], int] = {}
         self._numbers_of: dict[CountGroup, int] = {}
         self._by_pair: dict[tuple[str, str], list[CountGroup]] = {}
         self._without_pair: list[CountGroup] = []
         # Groups that count on some nodes only.
         self.filtered = 0
+        # Groups that somebody wants to stand evenly.
+        self.levelled = 0
         self._counted: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
         self._by_key: dict[int, dict[str, tuple[int, ...]]] = {}
 
@@ -102,8 +114,16 @@ class GroupTable:
         places = NodeFilter(
             None if trivial or not rule.honors_affinity else owner.node.alternatives,
             owner.tolerations if rule.honors_taints else None,
+            self._other_keys(rule, owner) if rule.hard else (),
         )
-        return self.number(rule.group, places)
+        number = self.number(rule.group, places)
+        self.levelled |= 1 << number
+        return number
+
+    def _other_keys(self, rule: SpreadRule, owner: PodClass) -> tuple[str, ...]:
+        """Return the labels of the owner's other spread rules, as far as a node may lack them."""
+        keys = _spread_keys(owner) - {rule.group.key}
+        return tuple(sorted(keys.difference(self._everywhere)))
 
     def counting(self, namespace: str, labels: Mapping[str, str]) -> int:
         """Return the groups, as bits, that count a pod of this namespace with these labels."""
@@ -136,7 +156,7 @@ class GroupTable:
                 None,
                 pod_class.tolerations,
             ):
-                found |= 1 << index
+                found |= int(_spread_keys(pod_class).issuperset(places.keys)) << index
         return found
 
     def _counting(self, namespace: str, labels: Mapping[str, str]) -> int:
@@ -155,3 +175,7 @@ class GroupTable:
             self._by_pair.setdefault(pairs[0], []).append(pods)
         elif not pods.selector.selects_nothing:
             self._without_pair.append(pods)
+
+
+def _spread_keys(owner: PodClass) -> set[str]:
+    return {rule.group.key for rule in owner.topology.spreads if rule.hard}

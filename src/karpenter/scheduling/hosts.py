@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,7 +17,41 @@ from karpenter.model.volumes import NO_ATTACHMENTS, Attachments
 from karpenter.scheduling.stances import Stance
 from karpenter.scheduling.templates import Daemon, Template
 
-__all__ = ["Entry", "Host", "counted_capacity", "missing_daemons"]
+__all__ = [
+    "Entry",
+    "Host",
+    "HostMemory",
+    "Memory",
+    "Standing",
+    "capacity_of",
+    "counted_capacity",
+    "missing_daemons",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the pods that stood on a node before take of it, and what they keep away."""
+
+    ports: HostPorts = field(default_factory=HostPorts)
+    attached: Attachments = NO_ATTACHMENTS
+    caps: Mapping[int, int] = field(default_factory=dict)
+
+
+_NOTHING = Standing()
+
+
+class HostMemory(NamedTuple):
+    """What a host was like at some moment; see there."""
+
+    mask: int
+    used: tuple[int, ...]
+    counts: dict[int, int]
+    caps: dict[int, int]
+    ports: HostPorts
+    attached: Attachments
+    pins: dict[str, str]
+    contents: dict[Stance, int]
 
 
 @dataclass(slots=True, eq=False)
@@ -36,6 +71,7 @@ class Host:
         attached: The volumes attached.
         pins: The places, by key, that the pods on it have settled.
         contents: Stances with the number of pods each.
+        before: What was taken before anybody entered.
     """
 
     index: int
@@ -50,6 +86,59 @@ class Host:
     attached: Attachments = NO_ATTACHMENTS
     pins: dict[str, str] = field(default_factory=dict)
     contents: dict[Stance, int] = field(default_factory=dict)
+    before: Standing = _NOTHING
+
+    def remember(self) -> HostMemory:
+        """Return what changes when pods enter and leave."""
+        return HostMemory(
+            self.mask,
+            self.used,
+            dict(self.counts),
+            dict(self.caps),
+            self.ports,
+            self.attached,
+            dict(self.pins),
+            dict(self.contents),
+        )
+
+    def restore(self, memory: HostMemory) -> None:
+        """Make the host as it was, as often as needed."""
+        self.mask, self.used, counts, caps, self.ports, self.attached, pins, contents = memory
+        self.counts, self.caps, self.pins, self.contents = (
+            dict(counts),
+            dict(caps),
+            dict(pins),
+            dict(contents),
+        )
+
+    def heed(self, stance: Stance) -> None:
+        """Keep to the caps on which a class that enters insists."""
+        for group, cap in stance.caps:
+            if stance.hard_caps >> group & 1:
+                self.caps[group] = min(self.caps.get(group, cap), cap)
+
+    def take_stock(self) -> None:
+        """Work out anew, from who is there, what is taken, what is kept away and which places are settled."""
+        self.ports, self.attached, self.caps = self.before.ports, self.before.attached, dict(self.before.caps)
+        keys: set[str] = set()
+        for stance in self.contents:
+            self.ports = self.ports.union(stance.pods.ports)
+            self.attached = self.attached.union(stance.pods.volumes.attachments)
+            self.heed(stance)
+            keys.update(stance.keys)
+        self.pins = {key: place for key, place in self.pins.items() if key in keys}
+
+
+class Memory(NamedTuple):
+    """What a whole board was like: the nodes to be bought, what is on nodes, and its books."""
+
+    bought: list[Host]
+    hosts: dict[int, HostMemory]
+    counts: list[dict[str, int]]
+    kept_apart: list[dict[str, int]]
+    total: list[int]
+    spent: dict[str, dict[str, int]]
+    drawn: dict[str, int]
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -75,5 +164,9 @@ def counted_capacity(host: Host) -> dict[str, int]:
     """Return what a node to be bought counts against its pool's limits; nothing before a pod is on it."""
     if not host.contents or host.template is None:
         return {}
-    kind = host.template.catalogue.type_at(lowest_bit(host.mask))
-    return {**kind.capacity, "nodes": 1}
+    return capacity_of(host.template, host.mask)
+
+
+def capacity_of(template: Template, mask: int) -> dict[str, int]:
+    """Return what a node counts against limits if it is bought as the cheapest of some offerings."""
+    return {**template.catalogue.type_at(lowest_bit(mask)).capacity, "nodes": 1}

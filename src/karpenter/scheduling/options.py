@@ -29,6 +29,8 @@ class SolveOptions:
             the speed of the machine, unless the deadline cuts in.
         expired: Asked now and then; once it says true, what is placed by then is the plan.
         seed: Makes the choices among equals of the improvement.
+        first: Pods, as namespace/name, that the last solve left untried (`Plan.unfinished`): of equal priority they
+            come before all others, so that a deadline never cuts off the same pods again and again.
     """
 
     preferences: Literal["Respect", "Ignore"] = "Respect"
@@ -38,3 +40,4 @@ class SolveOptions:
     effort: int = 100
     expired: Callable[[], bool] = never
     seed: int = 1
+    first: frozenset[str] = frozenset()

@@ -102,8 +102,17 @@ class NewNode:
         }
         return self.pool_requirements.plus(
             *(Requirement.of(key, "In", (value,)) for key, value in self.labels.items()),
+            *(Requirement.of(key, "DoesNotExist") for key in self._absent()),
             *(Requirement.of(key, "In", values) for key, values in narrowed.items()),
         )
+
+    def _absent(self) -> list[str]:
+        """Return the labels that the pool leaves open and that this node is not to have: pods rely on it."""
+        return [
+            each.key
+            for each in self.pool_requirements
+            if each.complement and each.key not in self.labels and not self.catalogue.knows(each.key)
+        ]
 
     def _at(self, position: int) -> Alternative:
         offering = self.catalogue.offerings[position]
@@ -151,7 +160,7 @@ class Plan:
         price_per_hour: What the new nodes cost together.
         lower_bound_per_hour: No set of nodes that holds the same pods costs less.
         relaxed: Wishes that gave way.
-        unfinished: Pods that the deadline left untried; they come first next time.
+        unfinished: Pods that the deadline left untried; give their names to the next solve (`SolveOptions.first`).
     """
 
     existing: dict[str, tuple[Pod, ...]] = field(default_factory=dict)

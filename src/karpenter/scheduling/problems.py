@@ -7,14 +7,14 @@ the cluster. What cannot be read is refused with the object and the field.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
 
 from karpenter.api import labels as names
-from karpenter.api.base import Frozen
+from karpenter.api.base import EMPTY, Frozen
 from karpenter.api.core import (
     CSINode,
     DaemonSet,
@@ -70,6 +70,17 @@ class Problem:
     pods: tuple[Pod, ...]
 
 
+class _OfferingEntry(Frozen):
+    """An offering that says more than zone, capacity type and price: reserved capacity."""
+
+    zone: str
+    capacity_type: str
+    price_per_hour: float
+    reservation_id: str = ""
+    reservation_capacity: int = 0
+    available: bool = True
+
+
 class _TypeEntry(Frozen):
     """An instance type as the catalogue file has it."""
 
@@ -77,7 +88,7 @@ class _TypeEntry(Frozen):
     labels: Mapping[str, str]
     capacity: Mapping[str, str | int | float]
     allocatable: Mapping[str, str | int | float]
-    offerings: tuple[tuple[str, str, float], ...]
+    offerings: tuple[tuple[str, str, float] | _OfferingEntry, ...]
 
 
 class _CatalogueFile(Frozen):
@@ -113,11 +124,35 @@ def read_catalogue(data: bytes, source: str) -> Catalogue:
             capacity, allocatable = Resources.parse(entry.capacity), Resources.parse(entry.allocatable)
         except KarpenterError as error:
             raise ProblemError(f"{source}: instance type {entry.name}: {error}", hint=error.hint) from error
+        where = f"{source}: instance type {entry.name}: offerings"
         offerings = tuple(
-            Offering(zone, capacity_type, price) for zone, capacity_type, price in entry.offerings
+            _offering(offer, f"{where}[{number}]") for number, offer in enumerate(entry.offerings)
         )
         types.append(InstanceType(entry.name, entry.labels, capacity, allocatable, offerings))
     return Catalogue(types)
+
+
+def _offering(entry: tuple[str, str, float] | _OfferingEntry, where: str) -> Offering:
+    """Return an offering; reserved capacity without a reservation, or the other way round, is refused."""
+    if isinstance(entry, tuple):
+        entry = _OfferingEntry(zone=entry[0], capacity_type=entry[1], price_per_hour=entry[2])
+    if (entry.capacity_type == names.RESERVED) != bool(entry.reservation_id):
+        raise ProblemError(
+            f'{where}: capacityType "{entry.capacity_type}" with reservationId "{entry.reservation_id}"',
+            hint="give reserved capacity, and only that, its reservationId and reservationCapacity",
+        )
+    if entry.reservation_capacity < 0:
+        raise ProblemError(f"{where}.reservationCapacity: {entry.reservation_capacity} is below 0")
+    left = not entry.reservation_id or entry.reservation_capacity > 0
+    return Offering(
+        entry.zone,
+        entry.capacity_type,
+        entry.price_per_hour,
+        available=entry.available and left,
+        labels={names.CAPACITY_RESERVATION_ID: entry.reservation_id} if entry.reservation_id else EMPTY,
+        reservation_id=entry.reservation_id,
+        reservation_capacity=entry.reservation_capacity,
+    )
 
 
 def catalogue_name(data: bytes, source: str) -> str:
@@ -163,16 +198,24 @@ def _assemble(objects: Mapping[str, list[Any]], catalogue: Catalogue) -> Problem
         else:
             pending.append(pod)
     limits = {node.metadata.name: attach_limits(node) for node in objects["CSINode"]}
-    nodes = tuple(
-        _node_view(node, bound.get(node.metadata.name, ()), limits.get(node.metadata.name, {}))
+    claims = _Claims(objects["NodeClaim"], catalogue)
+    nodes = [
+        _node_view(
+            node, claims.of(node), bound.get(node.metadata.name, ()), limits.get(node.metadata.name, {})
+        )
         for node in objects["Node"]
-    )
-    used = _used_by_pool(nodes, objects["Node"])
+    ]
+    counted = [
+        (view.pool, Resources.parse(node.status.capacity))
+        for view, node in zip(nodes, objects["Node"], strict=True)
+    ]
+    nodes += claims.in_flight()
+    used = _used_by_pool([*counted, *claims.capacities()])
     snapshot = Snapshot(
         pools=tuple(
             pool_view(each, catalogue, used.get(each.metadata.name, {})) for each in objects["NodePool"]
         ),
-        nodes=nodes,
+        nodes=tuple(nodes),
         daemons=tuple(daemon_pod(each) for each in objects["DaemonSet"]),
         storage=Storage.of(
             objects["PersistentVolumeClaim"], objects["PersistentVolume"], objects["StorageClass"]
@@ -201,15 +244,82 @@ def daemon_pod(daemons: DaemonSet) -> Pod:
     return Pod(metadata=metadata, spec=with_default_requests(template.spec))
 
 
-def _node_view(node: Node, pods: Iterable[Pod], volume_limits: Mapping[str, int]) -> NodeView:
+class _Claims:
+    """The NodeClaims of a problem, parted into those whose node is there and those on their way."""
+
+    def __init__(self, claims: Iterable[NodeClaim], catalogue: Catalogue) -> None:
+        self._claims = tuple(claims)
+        self._kinds = {kind.name: kind for kind in catalogue.types}
+        self._arrived: set[str] = set()
+
+    def of(self, node: Node) -> NodeClaim | None:
+        """Return the claim that a node was made from, which is then no longer on its way."""
+        for claim in self._claims:
+            status = claim.status
+            if status.node_name == node.metadata.name or (
+                status.provider_id and status.provider_id == node.spec.provider_id
+            ):
+                self._arrived.add(claim.metadata.name)
+                return claim
+        return None
+
+    def in_flight(self) -> list[NodeView]:
+        """Return the nodes on their way as they will be: without the taints that vanish before pods come.
+
+        A claim that is being deleted brings no node, and one that says neither what it will have for pods nor its
+        instance type brings nothing to count on.
+        """
+        return [
+            NodeView(
+                name=claim.metadata.name,
+                labels=claim.metadata.labels,
+                allocatable=room,
+                taints=tuple(taint for taint in claim.spec.taints if not is_ephemeral(taint)),
+                initialized=False,
+                pool=claim.metadata.labels.get(names.NODEPOOL, ""),
+            )
+            for claim in self._on_their_way()
+            if claim.metadata.deletion_timestamp is None and (room := self._room(claim))
+        ]
+
+    def capacities(self) -> list[tuple[str, Resources]]:
+        """Return the pool of each claim on its way and what it counts against the pool's limits."""
+        found = []
+        for claim in self._on_their_way():
+            kind = self._kinds.get(claim.metadata.labels.get(names.INSTANCE_TYPE, ""))
+            capacity = Resources.parse(claim.status.capacity) or Resources(kind.capacity if kind else {})
+            found.append((claim.metadata.labels.get(names.NODEPOOL, ""), capacity))
+        return found
+
+    def _on_their_way(self) -> Iterator[NodeClaim]:
+        return (claim for claim in self._claims if claim.metadata.name not in self._arrived)
+
+    def _room(self, claim: NodeClaim) -> Resources:
+        if claim.status.allocatable:
+            return Resources.parse(claim.status.allocatable)
+        kind = self._kinds.get(claim.metadata.labels.get(names.INSTANCE_TYPE, ""))
+        return Resources(kind.allocatable if kind else {})
+
+
+def _node_view(
+    node: Node, claim: NodeClaim | None, pods: Iterable[Pod], volume_limits: Mapping[str, int]
+) -> NodeView:
+    """Return a node as pods will find it; until it is initialized its claim tells what it does not yet say itself."""
     labels = node.metadata.labels
     managed = names.NODEPOOL in labels
     initialized = labels.get(names.INITIALIZED) == "true" or not managed
-    taints = tuple(taint for taint in node.spec.taints if initialized or not is_ephemeral(taint))
+    room = Resources.parse(node.status.allocatable)
+    taints = node.spec.taints
+    if not initialized:
+        passing = claim.spec.startup_taints if claim is not None else ()
+        taints = tuple(taint for taint in taints if not is_ephemeral(taint) and taint not in passing)
+        if claim is not None:
+            promised = Resources.parse(claim.status.allocatable)
+            room = Resources({**promised, **{name: amount for name, amount in room.items() if amount}})
     return NodeView(
         name=node.metadata.name,
         labels=labels,
-        allocatable=Resources.parse(node.status.allocatable),
+        allocatable=room,
         taints=taints,
         pods=tuple(pods),
         initialized=initialized,
@@ -219,11 +329,11 @@ def _node_view(node: Node, pods: Iterable[Pod], volume_limits: Mapping[str, int]
     )
 
 
-def _used_by_pool(views: Iterable[NodeView], nodes: Iterable[Node]) -> dict[str, dict[str, int]]:
+def _used_by_pool(capacities: Iterable[tuple[str, Resources]]) -> dict[str, dict[str, int]]:
     used: dict[str, dict[str, int]] = {}
-    for view, node in zip(views, nodes, strict=True):
-        if view.pool:
-            amounts = used.setdefault(view.pool, {})
-            for resource, amount in {**Resources.parse(node.status.capacity), "nodes": 1}.items():
+    for pool, capacity in capacities:
+        if pool:
+            amounts = used.setdefault(pool, {})
+            for resource, amount in {**capacity, "nodes": 1}.items():
                 amounts[resource] = amounts.get(resource, 0) + amount
     return used

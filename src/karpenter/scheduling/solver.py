@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Final, Literal, NamedTuple
 
 from karpenter.api.core import Pod
+from karpenter.api.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE
 from karpenter.model.affinity import NodeRules
-from karpenter.model.catalogue import lowest_bit
 from karpenter.model.pools import in_order
 from karpenter.model.snapshot import Snapshot
 from karpenter.model.topology import CountGroup, TopologyRules
@@ -20,17 +21,23 @@ from karpenter.scheduling.bulk import is_plain, place_in_bulk
 from karpenter.scheduling.classes import PodClass, Profile, encode, fold, profiles_of, read
 from karpenter.scheduling.explanation import Explainer, sentence, unreadable
 from karpenter.scheduling.groups import GroupTable
+from karpenter.scheduling.hosts import Memory
 from karpenter.scheduling.options import SolveOptions, never
 from karpenter.scheduling.outcome import write_plan
-from karpenter.scheduling.plan import Plan, Rejection
+from karpenter.scheduling.plan import Plan, Rejection, pod_name
 from karpenter.scheduling.proof import lower_bound
+from karpenter.scheduling.rearranging import Rearrangement
 from karpenter.scheduling.reasons import Explanation
-from karpenter.scheduling.sequential import place_one_by_one
+from karpenter.scheduling.sequential import place_in_turn, place_one_by_one
 from karpenter.scheduling.stances import Stance, Stances
 from karpenter.scheduling.templates import Daemon, compile_daemons, templates_of
 from karpenter.scheduling.verification import offenders
 
 __all__ = ["solve"]
+
+# Whole classes by price, class after class, or pod after pod as the original does it.
+_Way = Literal["bulk", "classes", "queue"]
+_WAYS: Final[tuple[_Way, ...]] = ("bulk", "classes", "queue")
 
 # How often pods taken out at the end are tried again; beyond this they go round in circles.
 _REPAIRS = 3
@@ -38,12 +45,12 @@ _REPAIRS = 3
 # Chains of followers longer than this are cut: whoever comes later is placed with the last.
 _LONGEST_CHAIN = 8
 
-# Up to so many pods are also placed one by one, the original's way, and the cheaper plan counts. Levelling places
-# before nodes exist can cost a node too many, which matters only while there are few.
+# Up to so many pods are placed in every way, and the cheapest plan counts. Levelling places before nodes exist can cost
+# a node too many, which matters only while there are few.
 _FEW = 150
 
-# Everybody has a place, for nothing: no other way of placing can do better.
-_NOTHING_LEFT_TO_GAIN = (0, 0.0)
+# How many pods may be tried on how many nodes while a small plan is rearranged, for each unit of effort.
+_WORK_PER_EFFORT = 60
 
 
 def solve(snapshot: Snapshot, pods: Iterable[Pod], options: SolveOptions | None = None) -> Plan:
@@ -56,34 +63,38 @@ def solve(snapshot: Snapshot, pods: Iterable[Pod], options: SolveOptions | None 
     """
     asked = tuple(pods)
     chosen = options or SolveOptions()
-    attempts: list[_Solve] = []
-    for in_bulk in (True, False) if len(asked) <= _FEW else (True,):
-        attempts.append(_Solve(snapshot, asked, chosen, in_bulk=in_bulk))
-        attempts[-1].place()
-        if attempts[-1].cost() == _NOTHING_LEFT_TO_GAIN:
-            break
-    return min(attempts, key=_Solve.cost).plan()
+    decision = _Solve(snapshot, asked, chosen)
+    if len(asked) <= _FEW:
+        decision.place_in_every_way()
+    else:
+        decision.place(_WAYS[0])
+    return decision.plan()
+
+
+class _Outcome(NamedTuple):
+    """Where everybody is at some moment, and who is nowhere."""
+
+    board: Memory
+    left: dict[int, int]
+    cut_short: set[int]
 
 
 class _Solve:
     """One solve."""
 
-    def __init__(
-        self, snapshot: Snapshot, pods: Iterable[Pod], options: SolveOptions, *, in_bulk: bool
-    ) -> None:
+    def __init__(self, snapshot: Snapshot, pods: Iterable[Pod], options: SolveOptions) -> None:
         self.snapshot = snapshot
-        self.in_bulk = in_bulk
         self.options = options
         readings = read(pods, snapshot.storage)
         self.unreadable = readings.unreadable
-        self.table = GroupTable(snapshot.namespaces)
+        self.table = GroupTable(snapshot.namespaces, _on_every_node(snapshot))
         for each in readings.compiled:
             for spread in each.topology.spreads:
                 self.table.number_of_rule(spread, each)
             for affinity in each.topology.affinities:
                 self.table.number_of_rule(affinity, each)
         self._number_standing_rules(readings.compiled)
-        self.classes = fold(readings.compiled, self.table.counting)
+        self.classes = _waiting_first(fold(readings.compiled, self.table.counting), options.first)
         daemons = compile_daemons(snapshot.daemons)
         self.resources = _resources(self.classes, daemons)
         wanted = [term.requirements for each in self.classes for term in each.node.alternatives]
@@ -101,25 +112,125 @@ class _Solve:
         self.left = {each.index: len(each.pods) for each in self.classes}
         # Classes that the deadline kept from being tried to the end.
         self.cut_short: set[int] = set()
+        # By cost: what the nodes to be bought cost at least. Whatever changes a board lowers its cost.
+        self._proven: dict[tuple[int, float], float] = {}
 
-    def place(self) -> None:
+    def place_in_every_way(self) -> None:
+        """Place what can be placed in one way after the other, and keep the best, until it is good enough."""
+        beginning = self._remember()
+        best: tuple[tuple[int, float], _Outcome] | None = None
+        seen: set[tuple[object, ...]] = set()
+        for way in _WAYS:
+            self._restore(beginning)
+            self.place(way)
+            found = _arrangement(self.board)
+            if found in seen:
+                continue
+            seen.add(found)
+            self.rearrange()
+            if best is None or self.cost() < best[0]:
+                best = (self.cost(), self._remember())
+                if self.is_good_enough():
+                    return
+        assert best is not None
+        self._restore(best[1])
+
+    def _remember(self) -> _Outcome:
+        return _Outcome(self.board.remember(), dict(self.left), set(self.cut_short))
+
+    def _restore(self, outcome: _Outcome) -> None:
+        self.board.restore(outcome.board)
+        self.left, self.cut_short = dict(outcome.left), set(outcome.cut_short)
+        self._proven.clear()
+
+    def place(self, way: _Way) -> None:
         """Place what can be placed; ``left`` says how many pods of each class, by its index, found no place."""
-        self._followers_first(self.left)
+        if way == "queue":
+            self._in_queue(self.left)
+        else:
+            self._by_level(self.left, in_bulk=way == "bulk")
+        self._take_out_offenders(self.left)
+
+    def _by_level(self, left: dict[int, int], *, in_bulk: bool) -> None:
+        """Place class after class; nobody gives way before all who need not have been tried."""
+        for waiting in (True, False):
+            self._followers_first(left, [each for each in self.classes if self._has_waited(each) == waiting])
         for tier in self._tiers():
             for level in range(max(len(self.profiles[each.index]) for each in tier)):
-                if self.in_bulk:
-                    self._in_bulk(self.left, tier, level)
-                self._one_by_one(self.left, tier, level)
-        self._second_chances(self.left)
-        self._take_out_offenders(self.left)
+                if in_bulk:
+                    self._in_bulk(left, tier, level)
+                self._one_by_one(left, tier, level)
+        self._second_chances(left)
+
+    def _in_queue(self, left: dict[int, int]) -> None:
+        """Place pod after pod, each giving way at once where it must, while a whole round places anybody."""
+        progress = True
+        while progress:
+            progress = False
+            for each in self.classes:
+                stances = [self.stance(each, level) for level in range(len(self.profiles[each.index]))]
+                while left[each.index] and not self._is_late(each) and place_in_turn(self.board, stances):
+                    left[each.index] -= 1
+                    progress = True
+
+    def _is_late(self, each: PodClass) -> bool:
+        """Tell whether the deadline has come, and note that it kept the class from being tried."""
+        late = self.options.expired()
+        if late:
+            self.cut_short.add(each.index)
+        return late
 
     def cost(self) -> tuple[int, float]:
         """Return what makes one outcome worse than another: pods without a place first, then the price."""
-        return sum(self.left.values()), sum(
-            host.template.catalogue.prices[lowest_bit(host.mask)]
-            for host in self.board.hosts
-            if host.template is not None and host.contents
-        )
+        return sum(self.left.values()), self.board.price()
+
+    def is_good_enough(self) -> bool:
+        """Tell whether every pod that can has a place, and no other way would make a plan that is much cheaper.
+
+        Pods that ask for room alone are packed as well as can be. The bound speaks of the pods on new nodes alone:
+        where standing nodes have room, fewer pods might need a new one.
+        """
+        price = self.board.price()
+        if any(self.left[each.index] and self._is_hopeful(each) for each in self.classes):
+            return False
+        if not price or any(self._has_choice(each) for each in self.classes):
+            return not price
+        if not any(self._is_entangled(each) for each in self.classes):
+            return True
+        return self._lower_bound() >= price / (1 + self.options.tolerance)
+
+    def _lower_bound(self) -> float:
+        """Return what the nodes to be bought cost at least, worked out once for what is on them now."""
+        cost = self.cost()
+        if cost not in self._proven:
+            self._proven[cost] = lower_bound(self.board)
+        return self._proven[cost]
+
+    def _has_choice(self, each: PodClass) -> bool:
+        """Tell whether a pod of the class might have stood on a node that stands, however it gives way."""
+        return next(self.board.candidates(self._last_stance(each)), None) is not None
+
+    def _last_stance(self, each: PodClass) -> Stance:
+        return self.stance(each, len(self.profiles[each.index]) - 1)
+
+    def _is_hopeful(self, each: PodClass) -> bool:
+        return self.board.might_hold(self._last_stance(each))
+
+    def _is_entangled(self, each: PodClass) -> bool:
+        """Tell whether where a pod of the class goes depends on other pods, beyond the room that they take."""
+        stance = self.stance(each, 0)
+        return bool(stance.keys or stance.near or stance.caps or stance.pods.ports)
+
+    def rearrange(self) -> None:
+        """Look for places for those who have none, and for cheaper nodes."""
+        if not self.options.effort or self.is_good_enough():
+            return
+        levels = {
+            each.index: [self.stance(each, level) for level in range(len(self.profiles[each.index]))]
+            for each in self.classes
+        }
+        work = self.options.effort * _WORK_PER_EFFORT
+        Rearrangement(self.board, self.left, levels, work, self.options.expired).run()
 
     def plan(self) -> Plan:
         """Return the outcome, with reasons for those who found no place."""
@@ -134,20 +245,19 @@ class _Solve:
                 unfinished += pods
                 continue
             explainer = explainer or Explainer(self.board, self._would_place)
-            last_level = len(self.profiles[each.index]) - 1
-            rejections.append(_rejection(pods, explainer.explain(self.stance(each, last_level))))
+            rejections.append(_rejection(pods, explainer.explain(self._last_stance(each))))
         return write_plan(
             self.board,
             rejections,
             self.options,
-            lower_bound=lower_bound(self.board),
+            lower_bound=self._lower_bound(),
             unfinished=unfinished,
         )
 
     def _would_place(self, snapshot: Snapshot, pod: Pod) -> bool:
         """Tell whether a pod alone would find a place in a cluster: how a fix is tried."""
-        alone = _Solve(snapshot, (pod,), replace(self.options, expired=never), in_bulk=False)
-        alone.place()
+        alone = _Solve(snapshot, (pod,), replace(self.options, expired=never))
+        alone.place("classes")
         return not alone.unreadable and not any(alone.left.values())
 
     def _tiers(self) -> list[list[PodClass]]:
@@ -155,14 +265,18 @@ class _Solve:
 
         Whom others follow goes before them: a group may found itself anywhere only while nobody whom it follows has
         a place. Higher priority goes first where limits may run out; else all are placed together, which is cheaper.
+        Pods that a deadline cut off last time go before the others of their priority.
         """
         limited = any(pool.limits for pool in self.snapshot.pools)
         steps = self._steps()
-        tiers: dict[tuple[int, int], list[PodClass]] = {}
+        tiers: dict[tuple[int, bool, int], list[PodClass]] = {}
         for each in self.classes:
-            key = (-each.priority if limited else 0, steps[each.index])
+            key = (-each.priority if limited else 0, not self._has_waited(each), steps[each.index])
             tiers.setdefault(key, []).append(each)
         return [tiers[key] for key in sorted(tiers)]
+
+    def _has_waited(self, each: PodClass) -> bool:
+        return pod_name(each.pods[0]) in self.options.first
 
     def _steps(self) -> list[int]:
         """Return, for each class, how many others must go before it, one after the other; circles count once."""
@@ -198,19 +312,17 @@ class _Solve:
                 break
         return steps
 
-    def _followers_first(self, left: dict[int, int]) -> None:
+    def _followers_first(self, left: dict[int, int], classes: list[PodClass]) -> None:
         """Place those who follow others onto a host, after those they follow, before the room is gone."""
         targets = 0
-        for each in self.classes:
+        for each in classes:
             for rule in self.stance(each, 0).near:
                 targets |= 1 << rule.group
         if not targets:
             return
         steps = self._steps()
         involved = [
-            each
-            for each in self.classes
-            if self.stance(each, 0).near or self.stance(each, 0).counted & targets
+            each for each in classes if self.stance(each, 0).near or self.stance(each, 0).counted & targets
         ]
         for step in sorted({steps[each.index] for each in involved}):
             self._place(left, [each for each in involved if steps[each.index] == step], 0)
@@ -262,9 +374,7 @@ class _Solve:
             progress = False
             for each in classes:
                 before = left[each.index]
-                if before and self.options.expired():
-                    self.cut_short.add(each.index)
-                elif before:
+                if before and not self._is_late(each):
                     left[each.index] = place_one_by_one(self.board, self.stance(each, level), before)
                     progress = progress or left[each.index] < before
 
@@ -313,6 +423,47 @@ class _Solve:
             *(node.taints for node in self.snapshot.nodes),
         )
         return any(taint.effect == "PreferNoSchedule" for taints in places for taint in taints)
+
+
+def _waiting_first(classes: Sequence[PodClass], first: frozenset[str]) -> tuple[PodClass, ...]:
+    """Part pods that were cut off last time from equal ones that were not, and put them first in their priority."""
+    if not first:
+        return tuple(classes)
+    parts: list[tuple[tuple[int, bool, int], PodClass]] = []
+    for each in classes:
+        for waited in (True, False):
+            pods = [pod for pod in each.pods if (pod_name(pod) in first) == waited]
+            if pods:
+                parts.append(((-each.priority, not waited, each.index), replace(each, pods=pods)))
+    ordered = tuple(each for _, each in sorted(parts, key=lambda part: part[0]))
+    for index, each in enumerate(ordered):
+        each.index = index
+    return ordered
+
+
+def _arrangement(board: Board) -> tuple[object, ...]:
+    """Return who is where, whatever the order in which nodes were opened."""
+    return tuple(
+        sorted(
+            (
+                host.index if host.node is not None else board.standing,
+                host.mask,
+                tuple(sorted(host.pins.items())),
+                tuple(
+                    sorted((each.pods.index, each.level, number) for each, number in host.contents.items())
+                ),
+            )
+            for host in board.occupied()
+        )
+    )
+
+
+def _on_every_node(snapshot: Snapshot) -> frozenset[str]:
+    """Return labels that no node lacks, standing or to be bought."""
+    bought = (ZONE, CAPACITY_TYPE, INSTANCE_TYPE)
+    return frozenset(
+        (HOSTNAME, *(key for key in bought if all(key in node.labels for node in snapshot.nodes)))
+    )
 
 
 def _resources(classes: Iterable[PodClass], daemons: Iterable[Daemon]) -> tuple[str, ...]:

@@ -74,6 +74,12 @@ class Stance(msgspec.Struct, frozen=True, eq=False):
     counted_by: dict[str, tuple[int, ...]]
     keys: tuple[str, ...]
 
+    @property
+    def followed(self) -> tuple[int, ...]:
+        """The groups that the class's needs make it follow, onto a host or into a place."""
+        rules = (*self.near, *(rule for rules in self.places.values() for rule in rules))
+        return tuple(rule.group for rule in rules if rule.kind == "together" and rule.hard)
+
 
 class Stances:
     """Takes stances for one solve; classes that differ in size alone share what was resolved for the first."""

@@ -177,7 +177,15 @@ class Template:
         """Return the offerings with which a node of the template is a place for a spread rule."""
         if places.tolerations is not None and not tolerates_all(self.pool.taints, places.tolerations):
             return 0
-        return self.mask if places.alternatives is None else self.admits(places.alternatives)
+        mask = self.mask if places.alternatives is None else self.admits(places.alternatives)
+        return mask & self.having(places.keys)
+
+    def having(self, keys: Iterable[str]) -> int:
+        """Return the offerings with which a node of the template has all of some labels."""
+        mask = self.mask
+        for key in keys:
+            mask &= ~self.reach(key).get(NOWHERE, 0)
+        return mask
 
     def as_small_as_cheapest(self, mask: int, slack: Mapping[str, int] = EMPTY) -> int:
         """Return the offerings that count no more against the pool's limits than the cheapest of them does.
@@ -192,6 +200,10 @@ class Template:
                 most = capacity.get(resource, 0) + slack.get(resource, 0)
                 mask &= self.catalogue.at_most(resource, most)
         return mask
+
+    def price(self, mask: int) -> float:
+        """Return what the cheapest of some offerings costs per hour."""
+        return self.catalogue.prices[lowest_bit(mask)]
 
     def overhead_at(self, position: int) -> tuple[int, ...]:
         """Return what the DaemonSets take on one offering."""

@@ -7,7 +7,8 @@ in which pods are bound, so whoever's own rule is broken in the end is taken out
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from karpenter.api.labels import HOSTNAME
 from karpenter.scheduling.board import Board, Host
@@ -17,10 +18,25 @@ from karpenter.scheduling.templates import NOWHERE
 __all__ = ["offenders"]
 
 
+# With more followers than this, one order of founding is tried.
+_MOST_ORDERS = 40
+
+# How many pods of a group are bound in a place.
+_Bound = dict[tuple[int, object], int]
+
+
+class _Follower(NamedTuple):
+    """Pods of a class on a host that follow others, with their rules and the places where these must hold."""
+
+    stance: Stance
+    host: Host
+    rules: tuple[tuple[PlaceRule, object], ...]
+
+
 def offenders(board: Board) -> Iterator[tuple[Stance, Host]]:
     """Yield classes with a host on which one of their needs does not hold; the board may change meanwhile."""
     rootless = _rootless(board)
-    for host in board.hosts:
+    for host in board.occupied():
         for stance in list(host.contents):
             if (stance, host) in rootless or not (
                 _holds_on_host(stance, host) and _holds_in_places(board, stance, host)
@@ -32,45 +48,80 @@ def _rootless(board: Board) -> set[tuple[Stance, Host]]:
     """Return followers that nobody could be bound before: they have only each other where they stand.
 
     Whoever follows a group can be bound once somebody of the group is bound in its place. The first of a group may
-    found it, if it counts itself and nobody of the group stands anywhere else.
+    found it, if it counts itself and nobody whom it follows is bound anywhere by the time that nobody else can be
+    bound. Who founds first can matter, so where somebody is left over, each founder is given the first turn once.
     """
-    waiting = [
-        (stance, host, rules)
-        for host in board.hosts
+    followers = [
+        _Follower(stance, host, rules)
+        for host in board.occupied()
         for stance in host.contents
-        if (rules := list(_followed(stance, host)))
+        if (rules := tuple(_followed(stance, host)))
     ]
-    if not waiting:
+    if not followers:
         return set()
-    bindable = _bindable_at_once(board, waiting)
-    progress = True
-    while progress and waiting:
-        progress = False
-        still: list[tuple[Stance, Host, list[tuple[PlaceRule, object]]]] = []
-        for stance, host, rules in waiting:
-            if all(_rooted(board, rule, place, bindable) for rule, place in rules):
-                progress = True
-                for group, place in _counting_places(stance, host):
-                    bindable[group, place] = bindable.get((group, place), 0) + 1
+    bound, waiting = _joined(_bound_at_once(board, followers), followers)
+    stranded = _stranded(bound, waiting)
+    if len(waiting) <= _MOST_ORDERS:
+        for first in waiting:
+            if stranded and _may_found(first, bound):
+                others = [each for each in waiting if each is not first]
+                stranded = min(stranded, _stranded(_with(bound, first), others), key=len)
+    return {(each.stance, each.host) for each in stranded}
+
+
+def _stranded(bound: _Bound, waiting: list[_Follower]) -> list[_Follower]:
+    """Let founders have their turn while any may; return those who are never bound."""
+    while True:
+        bound, waiting = _joined(bound, waiting)
+        founder = next((each for each in waiting if _may_found(each, bound)), None)
+        if founder is None:
+            return waiting
+        waiting.remove(founder)
+        bound = _with(bound, founder)
+
+
+def _joined(bound: _Bound, waiting: Iterable[_Follower]) -> tuple[_Bound, list[_Follower]]:
+    """Bind whoever finds somebody to follow, as long as that helps; return who is bound then and who is not."""
+    bound, left = dict(bound), list(waiting)
+    while True:
+        still = []
+        for each in left:
+            if all(bound.get((rule.group, place), 0) > 0 for rule, place in each.rules):
+                for where in _counting_places(each.stance, each.host):
+                    bound[where] = bound.get(where, 0) + 1
             else:
-                still.append((stance, host, rules))
-        waiting = still
-    return {(stance, host) for stance, host, _ in waiting}
+                still.append(each)
+        if len(still) == len(left):
+            return bound, still
+        left = still
 
 
-def _bindable_at_once(
-    board: Board, waiting: list[tuple[Stance, Host, list[tuple[PlaceRule, object]]]]
-) -> dict[tuple[int, object], int]:
+def _may_found(each: _Follower, bound: _Bound) -> bool:
+    groups = {rule.group for rule, _ in each.rules}
+    return all(rule.counts_itself and place != NOWHERE for rule, place in each.rules) and not any(
+        number > 0 for (group, _), number in bound.items() if group in groups
+    )
+
+
+def _with(bound: _Bound, each: _Follower) -> _Bound:
+    """Return who is bound once a follower is, too."""
+    more = dict(bound)
+    for where in _counting_places(each.stance, each.host):
+        more[where] = more.get(where, 0) + 1
+    return more
+
+
+def _bound_at_once(board: Board, waiting: list[_Follower]) -> _Bound:
     """Return how many pods of each followed group stand in each place and wait for nobody."""
-    groups = {rule.group for _, _, rules in waiting for rule, _ in rules}
-    found: dict[tuple[int, object], int] = {}
+    groups = {rule.group for each in waiting for rule, _ in each.rules}
+    found: _Bound = {}
     for group in groups:
         found |= {(group, place): count for place, count in board.counts[group].items()}
         found |= {(group, host.index): host.counts[group] for host in board.hosts if host.counts.get(group)}
-    for stance, host, _ in waiting:
-        for key in _counting_places(stance, host):
-            if key in found:
-                found[key] -= host.contents[stance]
+    for each in waiting:
+        for where in _counting_places(each.stance, each.host):
+            if where in found:
+                found[where] -= each.host.contents[each.stance]
     return found
 
 
@@ -79,18 +130,6 @@ def _counting_places(stance: Stance, host: Host) -> Iterator[tuple[int, object]]
         place: object = host.index if key == HOSTNAME else _place(host, key)
         for group in groups:
             yield group, place
-
-
-def _rooted(board: Board, rule: PlaceRule, place: object, bindable: dict[tuple[int, object], int]) -> bool:
-    if bindable.get((rule.group, place), 0) > 0:
-        return True
-    group = board.table.groups[rule.group]
-    here = (
-        board.hosts[place].counts.get(rule.group, 0)
-        if group.by_host and isinstance(place, int)
-        else board.counts[rule.group].get(str(place), 0)
-    )
-    return rule.counts_itself and here == board.total[rule.group]
 
 
 def _followed(stance: Stance, host: Host) -> Iterator[tuple[PlaceRule, object]]:

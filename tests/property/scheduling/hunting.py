@@ -14,6 +14,7 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from karpenter.api.labels import STABLE_NAMES
@@ -21,6 +22,8 @@ from karpenter.model.snapshot import Snapshot
 from karpenter.scheduling import Plan, SolveOptions, solve
 from tests.checker import carried_out, check, recheck_rejection
 from tests.checker.matching import asks_by_name, hard_spreads, spread_counts
+from tests.checker.topology import TopologyCheck
+from tests.checker.world import world_of
 from tests.strategies import Problem, random_problem, shrink, to_problem
 
 __all__ = ["hunt", "kind_of", "second_thoughts", "violations"]
@@ -58,8 +61,9 @@ def second_thoughts(snapshot: Snapshot, plan: Plan, options: SolveOptions) -> li
     """Say which rejected pods get a place if they are offered again once the plan is carried out.
 
     Passed over are pods that choose nodes by name, since only then do the new nodes have names, and pods that the
-    spread constraint of a placed pod counts: it binds a plan, but not those who come later. With minValues nothing is
-    said: a node that stands may hold what not every choice of it would have held.
+    spread constraint of a placed pod counts: it binds a plan, but not those who come later. So does who founds a group
+    that others would have been bound to before: a late place counts only if the plan with it keeps every rule. With
+    minValues nothing is said: a node that stands may hold what not every choice of it would have held.
     """
     if any(
         requirement.min_values is not None for pool in snapshot.pools for requirement in pool.requirements
@@ -76,12 +80,32 @@ def second_thoughts(snapshot: Snapshot, plan: Plan, options: SolveOptions) -> li
         if not asks_by_name(pod) and not any(counts(pod) for counts in counted)
     ]
     later = solve(carried_out(snapshot, plan), rejected, options)
-    placed = [*later.existing.values(), *(node.pods for node in later.new_nodes)]
+    found = [replace(later, existing={name: pods}, new_nodes=()) for name, pods in later.existing.items()]
+    found += [replace(later, existing={}, new_nodes=(node,)) for node in later.new_nodes]
+    if not _breaks_rules(snapshot, plan, later):
+        found = [later]
     return [
         f"pod {pod.metadata.namespace}/{pod.metadata.name} was rejected, but has a place once the plan is carried out"
-        for pods in placed
+        for each in found
+        if not _breaks_rules(snapshot, plan, each)
+        for pods in (*each.existing.values(), *(node.pods for node in each.new_nodes))
         for pod in pods
     ]
+
+
+def _breaks_rules(snapshot: Snapshot, plan: Plan, later: Plan) -> bool:
+    """Tell whether a plan with what came later added to it breaks a rule between pods."""
+    nodes = [
+        replace(node, pods=(*node.pods, *later.existing.get(f"new-{number}", ())))
+        for number, node in enumerate(plan.new_nodes)
+    ]
+    existing = {
+        name: (*plan.existing.get(name, ()), *later.existing.get(name, ()))
+        for name in {*plan.existing, *later.existing}
+    }
+    world = world_of(snapshot, replace(plan, existing=existing, new_nodes=(*nodes, *later.new_nodes)))
+    pods = [pod for place in world for pod in place.arriving]
+    return bool(TopologyCheck(snapshot, pods).violations(world))
 
 
 def kind_of(violation: str) -> str:

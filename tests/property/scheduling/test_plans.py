@@ -28,8 +28,8 @@ from tests.strategies import Problem, random_problem
 
 EXAMPLES = int(os.environ.get("KARPENTER_PROPERTY_EXAMPLES", "60"))
 
-# A tenth of a second for each example is plenty; the usual limit suits the usual number.
-pytestmark = pytest.mark.timeout(max(60, EXAMPLES // 10))
+# A second for each example is plenty, on a busy machine too.
+pytestmark = pytest.mark.timeout(max(120, EXAMPLES))
 
 SEEDS = st.integers(min_value=0, max_value=2**32 - 1)
 

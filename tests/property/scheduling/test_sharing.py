@@ -15,7 +15,7 @@ from tests.property.scheduling.rendering import render
 from tests.property.scheduling.test_plans import EXAMPLES, SEEDS, options_for, tried
 from tests.strategies import random_problem
 
-pytestmark = pytest.mark.timeout(max(60, EXAMPLES // 10))
+pytestmark = pytest.mark.timeout(max(120, EXAMPLES * 2))
 
 
 def just_read(snapshot: Snapshot) -> Snapshot:

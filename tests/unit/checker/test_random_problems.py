@@ -133,7 +133,7 @@ def test_spread_constraints_of_one_pod_differ_as_the_api_demands() -> None:
 
 @pytest.mark.parametrize("seed", range(25))
 def test_a_problem_survives_being_written_and_read(seed: int) -> None:
-    problem = random_problem(seed, kinds=KINDS - {"reserved", "label-keys"})
+    problem = random_problem(seed, kinds=KINDS - {"label-keys"})
 
     catalogue = read_catalogue(json.dumps(to_catalogue(problem.types)).encode(), "catalogue")
     read = read_problem(json.dumps(to_problem(problem)).encode(), catalogue, "problem")
@@ -160,9 +160,13 @@ def test_offerings_that_are_sold_out_are_not_written() -> None:
     assert written["zones"] == ["here"]
 
 
-def test_reserved_capacity_cannot_be_written() -> None:
-    with pytest.raises(ValueError, match="cannot hold reserved capacity"):
-        to_catalogue([instance_type(offerings=[reserved("cr-1", 1)])])
+def test_reserved_capacity_is_written_with_its_reservation() -> None:
+    kind = instance_type(offerings=[reserved("cr-1", 2)])
+
+    written = json.dumps(to_catalogue([kind])).encode()
+
+    (read,) = read_catalogue(written, "catalogue").types
+    assert read.offerings == kind.offerings
 
 
 def test_what_an_api_server_fills_in_is_written() -> None:

@@ -56,9 +56,9 @@ def test_the_absurd_is_refused_alone_and_soon(asked: Pod, cause: Cause) -> None:
     problem = Problem(pods=(asked, pod("other")), nodepools=(nodepool(),), types=small_catalogue())
     snapshot = problem.snapshot()
 
-    started = time.perf_counter()
+    started = time.process_time()
     plan = solve(snapshot, problem.pods)
-    took_s = time.perf_counter() - started
+    took_s = time.process_time() - started
 
     assert [each.pods for each in plan.rejections] == [(asked,)]
     assert plan.rejections[0].reasons[0].cause is cause

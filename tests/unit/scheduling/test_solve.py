@@ -437,8 +437,8 @@ def test_a_reservation_is_given_back_by_a_node_that_is_not_needed_after_all() ->
     kind = instance_type("m5.large", capacity_types=("on-demand",))
     types = (instance_type("m5.large", offerings=(*kind.offerings, reserved("cr-1", 1))),)
     problem = Problem(pods=(pod(ports=(host_port(80),)),), types=types, nodepools=(nodepool(),))
-    attempt = _Solve(problem.snapshot(), problem.pods, SolveOptions(), in_bulk=False)
-    attempt.place()
+    attempt = _Solve(problem.snapshot(), problem.pods, SolveOptions())
+    attempt.place("classes")
     (host,) = attempt.board.hosts
     (stance,) = host.contents
 

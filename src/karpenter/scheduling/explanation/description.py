@@ -179,8 +179,8 @@ class Describer:
             )
         taken = sorted(place for place, count in counts.items() if count > 0)
         facts = _counted(taken, counts)
-        if not taken and self.board.total[rule.group]:
-            facts = (("elsewhere", str(self.board.total[rule.group])),)
+        if not taken and self.board.nowhere[rule.group]:
+            facts = (("elsewhere", str(self.board.nowhere[rule.group])),)
         offered = either(taken if rule.kind == "together" else places)
         return Constraint(obstacle.cause, key, selected(group.pods.selector), offered, facts)
 

@@ -384,7 +384,7 @@ class _Survey:
         """Yield rules by host: a new node is empty, so only following others and a skew of none can fail."""
         stance, groups = self.stance, self.board.table.groups
         for number, rule in enumerate(stance.near):
-            first = rule.counts_itself and not self.board.total[rule.group]
+            first = self.board.may_found(rule, stance)
             obstacle = Obstacle(Cause.AFFINITY, groups[rule.group].key, number, rule=rule)
             yield obstacle, self.everything if first else 0
         for group, cap in stance.caps:

@@ -77,7 +77,7 @@ def _of_devices(stance: Stance, host: Host, node: NodeView) -> Constraint | None
 
 def _of_its_host(board: Board, stance: Stance, host: Host) -> Constraint | None:
     for rule in stance.near:
-        if not host.counts.get(rule.group, 0) and not (rule.counts_itself and not board.total[rule.group]):
+        if not host.counts.get(rule.group, 0) and not board.may_found(rule, stance):
             return Constraint(Cause.AFFINITY, HOSTNAME)
     full = any(host.counts.get(group, 0) + (stance.counted >> group & 1) > cap for group, cap in stance.caps)
     if full or any(
