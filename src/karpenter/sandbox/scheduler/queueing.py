@@ -53,9 +53,6 @@ class SchedulingQueue:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __contains__(self, uid: str) -> bool:
-        return uid in self._entries
-
     def put(self, pod: PodInfo) -> None:
         """Adds a pod, or takes over its new state; one that changed what it asks for is tried again."""
         entry = self._entries.get(pod.uid)

@@ -25,6 +25,7 @@ from karpenter.sandbox.workloads.resources import (
     Wire,
     condition,
     is_deleted,
+    key_of,
     moment,
     stamp,
     with_condition,
@@ -78,6 +79,20 @@ class ScaledObjects(Controller):
     name = "scaledobject"
     source = "keda-operator"
     resource = SCALED_OBJECT
+
+    def subscribe(self) -> None:
+        """Looks at a ScaledObject when it changes, or when its target comes, goes or is scaled."""
+        super().subscribe()
+        for each in _TARGETS.values():
+            self.world.store(each).subscribe(self._target_changed)
+
+    def _target_changed(self, old: Wire | None, new: Wire | None) -> None:
+        target = new or old
+        if target is None or (old and new and old["spec"].get("replicas") == new["spec"].get("replicas")):
+            return
+        for each in self.world.store(SCALED_OBJECT).in_namespace(target["metadata"]["namespace"]):
+            if each["spec"].get("scaleTargetRef", {}).get("name") == target["metadata"]["name"]:
+                self.queue.add(key_of(each))
 
     async def reconcile(self, wire: Wire) -> float | None:
         """Brings the target to the size that the timetable asks for, and gives the seconds until it changes."""

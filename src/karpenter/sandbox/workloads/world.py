@@ -7,7 +7,6 @@ a newer object fails, and the controller looks again.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,18 +23,12 @@ from karpenter.sandbox.workloads.recording import Recorder
 from karpenter.sandbox.workloads.resources import ALL, POD, Key, Resource, Wire, key_of
 from karpenter.sandbox.workloads.settings import Settings
 
-__all__ = ["Controller", "World", "random_suffix"]
+__all__ = ["Controller", "World"]
 
 _BACKOFF: Final = BackoffPolicy(base_s=0.05, cap_s=30.0, jitter=0.2)
 _PODS_A_SECOND: Final = 10_000
 _LONGEST_PATIENCE_S: Final = 0.5
 _FEW: Final = 50
-_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
-
-
-def random_suffix(length: int = 5) -> str:
-    """Gives letters and digits as Kubernetes makes names unique with."""
-    return "".join(secrets.choice(_LETTERS) for _ in range(length))
 
 
 @dataclass(eq=False)

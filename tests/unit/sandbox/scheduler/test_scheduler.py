@@ -225,3 +225,17 @@ async def test_one_that_was_refused_long_ago_is_tried_again() -> None:
         await play.clock.advance(400)
 
         assert len(play.hands.told) >= 2
+
+
+async def test_a_pod_that_changes_what_it_asks_for_is_tried_again() -> None:
+    async with _playing(node("n0", cpu="2")) as play:
+        big = wire_pod("a", cpu="3")
+        await play.pods(big)
+        assert play.hands.bound == {}
+
+        small = wire_pod("a", cpu="1")
+        small["metadata"]["uid"] = big["metadata"]["uid"]
+        play.scheduler.pod_changed(big, small)
+        await play.clock.advance(2)
+
+        assert play.hands.bound == {"a": "n0"}

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Self
 
 import msgspec
@@ -271,11 +271,6 @@ class Stage:
     def reasons(self, name: str = "") -> list[str]:
         """Gives the reasons of events, about one object if it is named."""
         return [each["reason"] for each in self.server.events if name in ("", each["involvedObject"]["name"])]
-
-
-def later(clock: FakeClock, seconds: float) -> str:
-    """Writes a moment from now."""
-    return stamp(clock.now() + timedelta(seconds=seconds))
 
 
 def _merge(old: Any, change: Any) -> Any:

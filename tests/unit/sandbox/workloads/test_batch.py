@@ -236,3 +236,15 @@ async def test_a_paused_scaled_object_leaves_its_target_alone() -> None:
         note = {"metadata": {"annotations": {"autoscaling.keda.sh/paused-replicas": "7"}}}
         await stage.change(SCALED_OBJECT, "s", note)
         assert stage.get(DEPLOYMENT, "over")["spec"]["replicas"] == 7
+
+
+async def test_a_scaled_object_whose_target_comes_late_scales_it_at_once() -> None:
+    async with Stage() as stage:
+        stage.play(ScaledObjects(stage.world))
+        await stage.pass_time(240)
+        spec = {"scaleTargetRef": {"name": "over"}, "triggers": [{"type": "cron", "metadata": _SEOUL}]}
+        await stage.make(SCALED_OBJECT, {"metadata": {"name": "s"}, "spec": spec})
+
+        await stage.make(DEPLOYMENT, {"metadata": {"name": "over"}, "spec": {"replicas": 0}})
+
+        assert stage.get(DEPLOYMENT, "over")["spec"]["replicas"] == 5
