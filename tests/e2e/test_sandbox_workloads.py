@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -25,7 +26,8 @@ from tests.e2e.agreement.translation import ASIDE, Case, key_of, translate
 from tests.e2e.controlplane import ControlPlane, eventually
 from tests.strategies import random_problem
 
-CASES = 120
+# A hundred take three minutes; this many in every run, more when asked for.
+CASES = int(os.environ.get("KARPENTER_AGREEMENT_CASES", "30"))
 _ANSWER_S = 15.0
 
 
@@ -72,8 +74,8 @@ async def test_verdicts_and_messages_equal_those_of_kubernetes_scheduler(
     with capsys.disabled():
         sys.stderr.write(f"\n{found}\n")
         sys.stderr.writelines(f"  {each}\n" for each in found.differences)
-    assert found.refused > 100
-    assert found.placed > 100
+    assert found.refused > CASES
+    assert found.placed > CASES
     assert not found.differences
 
 
