@@ -34,7 +34,8 @@ demo: $(READY)  ## Show the product at work, without an AWS account.
 
 test: lint types $(READY)  ## Lint, types, all tests but those that need Go, and the coverage floors.
 	@rm -f .coverage .coverage.*
-	$(BIN)/python -m pytest tests -m "not e2e" -n $(JOBS) --cov --cov-report=
+	$(BIN)/python -m pytest tests -m "not e2e" --ignore=tests/property -n $(JOBS) --cov --cov-report=
+	$(BIN)/python -m pytest tests/property -n $(JOBS)
 	@$(MAKE) --no-print-directory coverage
 
 coverage: $(READY)

@@ -1,9 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds for every test: hypothesis sets no time limit for an example, because machines are shared and noisy."""
+"""What holds for every test.
+
+Hypothesis sets no time limit for an example, because machines are shared and noisy. A run tries 40 examples of each
+property, so that everything together stays within minutes; ``KARPENTER_PROPERTY_EXAMPLES=5000`` tries more.
+"""
 
 from __future__ import annotations
 
+import os
+
 from hypothesis import settings
 
-settings.register_profile("unhurried", deadline=None)
+settings.register_profile(
+    "unhurried", deadline=None, max_examples=int(os.environ.get("KARPENTER_PROPERTY_EXAMPLES", "40"))
+)
 settings.load_profile("unhurried")
