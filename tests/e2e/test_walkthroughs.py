@@ -152,6 +152,12 @@ def _instance_carries_its_tags(product: Product) -> None:
         assert tags["kubernetes.io/cluster/sandbox"] == "owned"
         assert tags["team"] == "a"
 
+    def are_named() -> bool:
+        names = {tag["Value"] for each in product.instances() for tag in each["Tags"] if tag["Key"] == "Name"}
+        return names == {node["metadata"]["name"] for node in our_nodes(product)}
+
+    wait_for(are_named, "instances are named after their nodes", 30)
+
 
 def _a_deleted_node_is_drained_and_replaced(product: Product, name: str) -> None:
     product.plane.kubectl("delete", "node", name, "--timeout=60s", timeout_s=70)

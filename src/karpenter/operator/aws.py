@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from karpenter.api import labels as names
+from karpenter.api.core import Node
 from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.cloud.aws.addresses import Addresses
@@ -39,7 +40,7 @@ from karpenter.cloud.aws.nodeclass import DryRuns, NodeClassStatus, StatusParts
 from karpenter.cloud.aws.placementgroups import PlacementGroups
 from karpenter.cloud.aws.pricing import Prices
 from karpenter.cloud.aws.profiles import InstanceProfiles
-from karpenter.cloud.aws.provider import AwsProvider, AwsSettings, describe_cluster
+from karpenter.cloud.aws.provider import AwsProvider, AwsSettings, describe_cluster, name_tags
 from karpenter.cloud.aws.reservations import Reservations
 from karpenter.cloud.aws.securitygroups import SecurityGroups
 from karpenter.cloud.aws.subnets import Subnets
@@ -48,8 +49,10 @@ from karpenter.cloud.aws.zonalshift import REFRESH_EVERY_S as SHIFTS_EVERY_S
 from karpenter.cloud.aws.zonalshift import ZonalShifts, cluster_arn
 from karpenter.controllers.interruption import Interruptions
 from karpenter.controllers.nodeclass import NodeClasses
+from karpenter.controllers.tagging import Tagging
 from karpenter.errors import KarpenterError
 from karpenter.kube import Client, KubeError
+from karpenter.model.resources import MEMORY, Resources
 from karpenter.observe import Log, get_log
 from karpenter.operator.journal import KubeJournal
 from karpenter.operator.runtime import CloudParts, Surroundings
@@ -175,8 +178,15 @@ async def make_aws(parts: Surroundings, fence: Callable[[], None]) -> CloudParts
         metrics=parts.metrics,
         clock=clock,
     )
+
+    async def tag(claim: NodeClaim) -> None:
+        await provider.tag(claim.status.provider_id, name_tags(claim, settings.cluster_name))
+
+    tagging = Tagging(client=parts.client, cluster=parts.cluster, tag=tag, metrics=parts.metrics, clock=clock)
+    parts.cluster.informers.nodes.on_change(lambda change: _learn(parts, shared, change.new))
     tasks: dict[str, Callable[[], Awaitable[None]]] = {
         "nodeclass": classes.run,
+        "nodeclaim.tagging": tagging.run,
         "pricing": lambda: _again(parts, _REFRESH_S, log, shared.prices.refresh),
         "instancetypes": lambda: _again(parts, _REFRESH_S, log, shared.types.refresh),
         "launchtemplates": lambda: _again(parts, _SWEEP_S, log, shared.templates.sweep),
@@ -295,6 +305,17 @@ async def _again(parts: Surroundings, every_s: float, log: Log, work: Callable[[
 async def _sweep_profiles(parts: Surroundings, shared: _Aws) -> None:
     cluster = parts.cluster
     await shared.profiles.sweep(profiles_in_use(cluster.effective.classes.values(), cluster.informers.claims))
+
+
+def _learn(parts: Surroundings, shared: _Aws, node: Node | None) -> None:
+    """Remembers how much memory a real node of a type has, so that the next plan knows instead of guessing."""
+    if node is None or node.metadata.labels.get(names.INITIALIZED) != "true":
+        return
+    for claim in parts.cluster.informers.claims.by("provider_id", node.spec.provider_id):
+        node_class = parts.cluster.node_class(claim.spec.node_class_ref.name)
+        memory = Resources.parse(node.status.capacity).get(MEMORY, 0)
+        if node_class is not None and memory:
+            shared.types.learn(node_class, node.metadata.labels, claim.status.image_id, memory)
 
 
 async def _dns_address(client: Client) -> str:
