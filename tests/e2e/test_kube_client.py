@@ -190,7 +190,7 @@ async def test_events_are_stored_and_counted(control_plane: ControlPlane, namesp
     async with client_of(control_plane) as client:
         made = await client.create(PODS, pod("told-1"), namespace)
         recorder = Recorder(client)
-        subject = Subject.of(PODS, made)  # type: ignore[arg-type]
+        subject = Subject.of(PODS, made)
         for _ in range(2):
             assert recorder.tell(subject, "Nominated", "to node n1", quiet_s=0)
             await recorder.drain()

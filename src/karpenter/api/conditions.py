@@ -58,6 +58,7 @@ __all__ = [
     "ConditionSet",
     "ConditionTypes",
     "DependentConditionError",
+    "is_true",
 ]
 
 READY: Final = "Ready"
@@ -113,6 +114,11 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 # Sorts before every real time, as an unset time does in Kubernetes.
 _NO_TIME: Final = datetime.min.replace(tzinfo=UTC)
+
+
+def is_true(conditions: Iterable[Condition], condition_type: str) -> bool:
+    """Return whether a condition is among them and True."""
+    return any(each.type == condition_type and each.status == "True" for each in conditions)
 
 
 class DependentConditionError(KarpenterError):

@@ -22,7 +22,7 @@ from karpenter.kit.durations import DurationError, parse_duration
 if TYPE_CHECKING:
     from karpenter.sandbox.kubelets import Fleet
 
-__all__ = ["kubelets"]
+__all__ = ["SECONDS", "kubelets"]
 
 
 class _Seconds(click.ParamType[float]):
@@ -37,7 +37,7 @@ class _Seconds(click.ParamType[float]):
             self.fail(f"{wrong.message}; {wrong.hint}", param, ctx)
 
 
-_SECONDS = _Seconds()
+SECONDS = _Seconds()
 _EXAMPLES = """\b
 Examples:
   karpenter sandbox ec2 --port 4566 &
@@ -56,15 +56,15 @@ Examples:
 )
 @click.option("--ec2", required=True, envvar="AWS_ENDPOINT_URL", help="Address of the EC2 model.")
 @click.option(
-    "--join-delay", "join_s", type=_SECONDS, default="2s", show_default=True, help="Until the Node is there."
+    "--join-delay", "join_s", type=SECONDS, default="2s", show_default=True, help="Until the Node is there."
 )
 @click.option(
-    "--ready-delay", "ready_s", type=_SECONDS, default="500ms", show_default=True, help="From there to Ready."
+    "--ready-delay", "ready_s", type=SECONDS, default="500ms", show_default=True, help="From there to Ready."
 )
 @click.option(
     "--device-delay",
     "devices_s",
-    type=_SECONDS,
+    type=SECONDS,
     default="1s",
     show_default=True,
     help="From Ready to nvidia.com/gpu and the like.",
@@ -72,7 +72,7 @@ Examples:
 @click.option(
     "--image-pull",
     "image_pull_s",
-    type=_SECONDS,
+    type=SECONDS,
     default="0s",
     show_default=True,
     help="Before a pod's containers.",
@@ -80,7 +80,7 @@ Examples:
 @click.option(
     "--pod-start",
     "pod_start_s",
-    type=_SECONDS,
+    type=SECONDS,
     default="200ms",
     show_default=True,
     help="Until containers run.",
@@ -88,7 +88,7 @@ Examples:
 @click.option(
     "--pod-stop",
     "pod_stop_s",
-    type=_SECONDS,
+    type=SECONDS,
     default="100ms",
     show_default=True,
     help="Until they have ended.",
@@ -120,7 +120,7 @@ Examples:
 @click.option(
     "--cloud-delete-delay",
     "cloud_delete_s",
-    type=_SECONDS,
+    type=SECONDS,
     default="15s",
     show_default=True,
     help="After so long.",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from karpenter.cli import output
-from karpenter.cli.kubelets import _SECONDS as SECONDS
+from karpenter.cli.kubelets import SECONDS
 from karpenter.cli.main import InputError
 
 if TYPE_CHECKING:

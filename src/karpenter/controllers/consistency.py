@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from karpenter.api.conditions import CONSISTENT_STATE_FOUND, INITIALIZED, NODE_CLAIM, ConditionSet
+from karpenter.api.conditions import CONSISTENT_STATE_FOUND, INITIALIZED, NODE_CLAIM, ConditionSet, is_true
 from karpenter.api.core import Node
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.kit.clock import Clock
@@ -18,7 +18,7 @@ from karpenter.kit.workqueue import WorkQueue
 from karpenter.kube import Change, Client, ConflictError, NotFoundError, Recorder, Subject
 from karpenter.kube.kinds import NODE_CLAIMS
 from karpenter.model.resources import Resources
-from karpenter.observe import Metrics, get_log
+from karpenter.observe import Metrics, get_log, reporting
 from karpenter.state import Cluster
 
 __all__ = ["Consistency", "shortfalls"]
@@ -57,7 +57,11 @@ class Consistency:
         self._metrics = metrics
         self._clock = clock
         self._log = get_log("nodeclaim.consistency")
-        self._queue: WorkQueue[str] = WorkQueue(self.reconcile, clock, on_error=self._failed)
+        self._queue: WorkQueue[str] = WorkQueue(
+            self.reconcile,
+            clock,
+            on_error=reporting(self._log, metrics, "nodeclaim.consistency", "NodeClaim"),
+        )
         cluster.informers.claims.on_change(self._claim_changed)
 
     async def run(self) -> None:
@@ -77,7 +81,9 @@ class Consistency:
             return _EVERY_S
         found = shortfalls(claim, member.node)
         for each in found:
-            self._recorder.tell(_subject(claim), "FailedConsistencyCheck", each, type="Warning")
+            self._recorder.tell(
+                Subject.of(NODE_CLAIMS, claim), "FailedConsistencyCheck", each, type="Warning"
+            )
         conditions, now = (
             ConditionSet.of(NODE_CLAIM, claim.metadata, claim.status.conditions),
             self._clock.now(),
@@ -111,16 +117,6 @@ class Consistency:
         if change.new is None or before != _is_initialized(change.new):
             self._queue.add(change.object.metadata.name)
 
-    def _failed(self, name: str, error: Exception, again_s: float) -> None:
-        self._metrics.reconcile_errors.labels("nodeclaim.consistency").inc()
-        self._log.error(
-            "Reconciler error", NodeClaim={"name": name}, error=error, retry_in_s=round(again_s, 1)
-        )
-
 
 def _is_initialized(claim: NodeClaim) -> bool:
-    return any(each.type == INITIALIZED and each.status == "True" for each in claim.status.conditions)
-
-
-def _subject(claim: NodeClaim) -> Subject:
-    return Subject("NodeClaim", "karpenter.sh/v1", claim.metadata.name, uid=claim.metadata.uid)
+    return is_true(claim.status.conditions, INITIALIZED)

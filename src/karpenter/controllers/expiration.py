@@ -16,7 +16,7 @@ from karpenter.kit.durations import DurationError, parse_duration
 from karpenter.kit.workqueue import WorkQueue
 from karpenter.kube import Client, ConflictError, NotFoundError
 from karpenter.kube.kinds import NODE_CLAIMS
-from karpenter.observe import DecisionKind, DecisionLog, Metrics, get_log
+from karpenter.observe import DecisionKind, DecisionLog, Metrics, get_log, reporting
 from karpenter.state import Cluster
 
 __all__ = ["Expiration", "expires_in"]
@@ -55,7 +55,9 @@ class Expiration:
         self._metrics = metrics
         self._clock = clock
         self._log = get_log("nodeclaim.expiration")
-        self._queue: WorkQueue[str] = WorkQueue(self.reconcile, clock, on_error=self._failed)
+        self._queue: WorkQueue[str] = WorkQueue(
+            self.reconcile, clock, on_error=reporting(self._log, metrics, "nodeclaim.expiration", "NodeClaim")
+        )
         cluster.informers.claims.on_change(lambda change: self._queue.add(change.object.metadata.name))
 
     async def run(self) -> None:
@@ -92,9 +94,3 @@ class Expiration:
             message=f"NodeClaim {name} is older than expireAfter {claim.spec.expire_after}",
         )
         return None
-
-    def _failed(self, name: str, error: Exception, again_s: float) -> None:
-        self._metrics.reconcile_errors.labels("nodeclaim.expiration").inc()
-        self._log.error(
-            "Reconciler error", NodeClaim={"name": name}, error=error, retry_in_s=round(again_s, 1)
-        )

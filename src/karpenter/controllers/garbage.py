@@ -2,8 +2,7 @@
 """Nothing is left behind, in either direction: claims without an instance go, and instances without a claim.
 
 Both look at the cloud's list of our instances. A claim whose node is not ready and whose instance is gone is deleted,
-so that its pods are placed anew. An instance that no claim knows is terminated, but only when it is older than the
-longest time for which a launch may be under way and unseen; a fresh instance is never taken for a leak.
+so that its pods are placed anew. An instance that nobody answers for (``cloud.leaks``) is terminated.
 """
 
 from __future__ import annotations
@@ -12,11 +11,12 @@ from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
-from karpenter.api.conditions import LAUNCHED
+from karpenter.api.conditions import LAUNCHED, READY, is_true
 from karpenter.api.core import Node
 from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.cloud.errors import NodeClaimNotFoundError
+from karpenter.cloud.leaks import leaks
 from karpenter.cloud.protocol import CloudProvider, Machine
 from karpenter.errors import KarpenterError
 from karpenter.kit.clock import Clock
@@ -25,7 +25,7 @@ from karpenter.kube.kinds import NODE_CLAIMS, NODES
 from karpenter.observe import DecisionKind, DecisionLog, Metrics, get_log
 from karpenter.state import Cluster
 
-__all__ = ["GarbageCollection", "leaked", "orphaned", "owner_by_tag"]
+__all__ = ["GarbageCollection", "orphaned", "owner_by_tag"]
 
 _EVERY_S: Final = 120.0
 # After a start the list is looked at often: what a crash left behind should not cost for long.
@@ -37,27 +37,6 @@ _FRESH: Final = timedelta(seconds=30)
 def owner_by_tag(machine: Machine) -> Collection[str]:
     """Gives the uid of the claim that a machine's tag names; a cloud that launches in batches knows better."""
     return (machine.claim_uid,) if machine.claim_uid else ()
-
-
-def leaked(
-    machines: Iterable[Machine],
-    claims: Iterable[NodeClaim],
-    now: datetime,
-    owners: Callable[[Machine], Collection[str]] = owner_by_tag,
-) -> tuple[Machine, ...]:
-    """Gives the living machines that no claim knows, by provider id or by uid, and that are not fresh."""
-    known = tuple(claims)
-    ids = {claim.status.provider_id for claim in known}
-    uids = {claim.metadata.uid for claim in known}
-    return tuple(
-        machine
-        for machine in machines
-        if machine.is_living
-        and machine.provider_id not in ids
-        and uids.isdisjoint(owners(machine))
-        and machine.created_at is not None
-        and now - machine.created_at > _FRESH
-    )
 
 
 def orphaned(
@@ -117,11 +96,11 @@ class GarbageCollection:
         machines = await self._cloud.list()
         now = self._clock.now()
         informers = self._cluster.informers
-        ready = [node.metadata.name for node in informers.nodes if _is_ready(node)]
+        ready = [node.metadata.name for node in informers.nodes if is_true(node.status.conditions, READY)]
         for claim in orphaned(informers.claims, machines, ready, now):
             await self._delete_claim(claim)
-        for machine in leaked(machines, informers.claims, now, self._owners):
-            await self._terminate(machine)
+        for leak in leaks(machines, tuple(informers.claims), now, self._owners):
+            await self._terminate(leak.machine)
 
     async def _delete_claim(self, claim: NodeClaim) -> None:
         name, provider_id = claim.metadata.name, claim.status.provider_id
@@ -142,7 +121,7 @@ class GarbageCollection:
     async def _terminate(self, machine: Machine) -> None:
         # The informer may lag behind: ask the server itself before an instance is taken away.
         listing = await self._client.list(NODE_CLAIMS)
-        if not leaked((machine,), listing.items, self._clock.now(), self._owners):
+        if not leaks((machine,), listing.items, self._clock.now(), self._owners):
             return
         try:
             await self._cloud.delete(machine.provider_id)
@@ -163,10 +142,6 @@ class GarbageCollection:
             await self._client.delete(NODES, node.metadata.name, uid=node.metadata.uid)
         except (NotFoundError, ConflictError):
             return
-
-
-def _is_ready(node: Node) -> bool:
-    return any(each.type == "Ready" and each.status == "True" for each in node.status.conditions)
 
 
 def _launched_before(claim: NodeClaim, moment: datetime) -> bool:

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from karpenter.api import labels as names
-from karpenter.api.conditions import REGISTERED
+from karpenter.api.conditions import REGISTERED, is_true
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.kit.clock import Clock
 from karpenter.kube import Client, ConflictError, NotFoundError, Recorder, Subject
-from karpenter.kube.kinds import NODE_CLAIMS
+from karpenter.kube.kinds import NODE_CLAIMS, NODES
 from karpenter.observe import DecisionKind, DecisionLog, Metrics, get_log
 from karpenter.state import Cluster
 
@@ -135,13 +135,13 @@ class Interruptions:
         )
 
     def _subjects(self, claim: NodeClaim) -> list[Subject]:
-        found = [Subject("NodeClaim", "karpenter.sh/v1", claim.metadata.name, uid=claim.metadata.uid)]
+        found = [Subject.of(NODE_CLAIMS, claim)]
         node = self._cluster.informers.nodes.get(claim.status.node_name) if claim.status.node_name else None
         if node is not None:
-            found.append(Subject("Node", "v1", node.metadata.name, uid=node.metadata.uid))
+            found.append(Subject.of(NODES, node))
         return found
 
 
 def _died_unborn(claim: NodeClaim, interruption: Interrupted) -> bool:
-    registered = any(each.type == REGISTERED and each.status == "True" for each in claim.status.conditions)
+    registered = is_true(claim.status.conditions, REGISTERED)
     return not registered and str(interruption.kind) in _ENDS

@@ -19,7 +19,8 @@ from karpenter.api.nodeclaim import NodeClaim
 from karpenter.kit.clock import Clock
 from karpenter.kit.workqueue import WorkQueue
 from karpenter.kube import Change, Client, NotFoundError, Recorder, Subject
-from karpenter.observe import Metrics, get_log
+from karpenter.kube.kinds import EC2_NODE_CLASSES
+from karpenter.observe import Metrics, get_log, reporting
 from karpenter.state import STORED_NODE_CLASSES, Cluster
 
 __all__ = ["Look", "NodeClasses", "Remark", "Resolver"]
@@ -109,7 +110,9 @@ class NodeClasses:
         self._clock = clock
         self._log = get_log("nodeclass")
         self._generations: dict[str, int] = {}
-        self._queue: WorkQueue[str] = WorkQueue(self.reconcile, clock, on_error=self._failed)
+        self._queue: WorkQueue[str] = WorkQueue(
+            self.reconcile, clock, on_error=reporting(self._log, metrics, "nodeclass", "EC2NodeClass")
+        )
         cluster.informers.classes.on_change(self._class_changed)
         cluster.informers.claims.on_change(self._claim_changed)
 
@@ -147,7 +150,9 @@ class NodeClasses:
             await self._write(node_class, look.status)
         for notice in look.remarks:
             words = f"{notice.field}: {notice.message}; {notice.hint}" if notice.hint else notice.message
-            self._recorder.tell(_subject(node_class), notice.reason, words, type="Warning", quiet_s=600.0)
+            self._recorder.tell(
+                Subject.of(EC2_NODE_CLASSES, node_class), notice.reason, words, type="Warning", quiet_s=600.0
+            )
         return look.look_again_s
 
     async def _write(self, node_class: EC2NodeClass, status: EC2NodeClassStatus) -> None:
@@ -175,7 +180,7 @@ class NodeClasses:
         if users:
             shown = ", ".join(sorted(users)[:5])
             self._recorder.tell(
-                _subject(node_class),
+                Subject.of(EC2_NODE_CLASSES, node_class),
                 "WaitingOnNodeClaimTermination",
                 f"Waiting on NodeClaim termination for {shown}",
                 about="users",
@@ -230,15 +235,3 @@ class NodeClasses:
             stored = self._cluster.informers.classes.get(name)
             if stored is not None and stored.metadata.deletion_timestamp is not None:
                 self._queue.add(name)
-
-    def _failed(self, name: str, error: Exception, again_s: float) -> None:
-        self._metrics.reconcile_errors.labels("nodeclass").inc()
-        self._log.error(
-            "Reconciler error", EC2NodeClass={"name": name}, error=error, retry_in_s=round(again_s, 1)
-        )
-
-
-def _subject(node_class: EC2NodeClass) -> Subject:
-    return Subject(
-        "EC2NodeClass", "karpenter.k8s.aws/v1", node_class.metadata.name, uid=node_class.metadata.uid
-    )

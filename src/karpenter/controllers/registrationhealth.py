@@ -26,6 +26,7 @@ from karpenter.api.conditions import (
     NODE_REGISTRATION_HEALTHY,
     REGISTERED,
     ConditionSet,
+    is_true,
 )
 from karpenter.api.core import Pod
 from karpenter.api.meta import Condition
@@ -36,7 +37,7 @@ from karpenter.kit.clock import Clock
 from karpenter.kit.workqueue import WorkQueue
 from karpenter.kube import Change, Client, ConflictError, NotFoundError, Recorder, Subject
 from karpenter.model.pods import is_terminal
-from karpenter.observe import Decision, DecisionKind, DecisionLog, Metrics, get_log
+from karpenter.observe import Decision, DecisionKind, DecisionLog, Metrics, get_log, reporting
 from karpenter.state import STORED_NODE_POOLS, Cluster, Stored
 
 __all__ = ["NEVER_USED", "Failure", "HealthSettings", "LaunchBreaker", "RegistrationHealth", "failure_of"]
@@ -201,7 +202,11 @@ class RegistrationHealth:
         self._unexplained: dict[str, str] = {}
         # Nodes that are ready and wait for the pods they were made for: their pool, and the pods' uids.
         self._unused: dict[str, tuple[str, frozenset[str]]] = {}
-        self._queue: WorkQueue[str] = WorkQueue(self.reconcile, clock, on_error=self._failed)
+        self._queue: WorkQueue[str] = WorkQueue(
+            self.reconcile,
+            clock,
+            on_error=reporting(self._log, metrics, "nodepool.registrationhealth", "NodePool"),
+        )
         decisions.listen(self._decided)
         cluster.informers.pools.on_change(lambda change: self._queue.add(change.object.metadata.name))
         cluster.informers.classes.on_change(self._class_changed)
@@ -289,7 +294,7 @@ class RegistrationHealth:
         gone = change.new is None
         ending = gone or claim.metadata.deletion_timestamp is not None
         if pool and uid not in self._counted:
-            if _is_true(claim, REGISTERED):
+            if is_true(claim.status.conditions, REGISTERED):
                 self._counted.add(uid)
                 # At a start the past is heard of again; the pool's condition remembers it.
                 if change.old is not None:
@@ -298,7 +303,12 @@ class RegistrationHealth:
                 self._counted.add(uid)
                 if change.old is not None:
                     self._ended(claim, pool)
-        if pool and not ending and change.old is not None and not _is_true(change.old, INITIALIZED):
+        if (
+            pool
+            and not ending
+            and change.old is not None
+            and not is_true(change.old.status.conditions, INITIALIZED)
+        ):
             self._await_use(claim, pool)
         if gone:
             self._counted.discard(uid)
@@ -342,7 +352,7 @@ class RegistrationHealth:
     def _await_use(self, claim: NodeClaim, pool: str) -> None:
         uids = frozenset(self._cluster.nominations.pods_of(claim.metadata.name))
         node = claim.status.node_name
-        if not _is_true(claim, INITIALIZED) or not uids or not node:
+        if not is_true(claim.status.conditions, INITIALIZED) or not uids or not node:
             return
         self._unused[node] = (pool, uids)
         self._queue.add_after(f"{_NODE}{node}", self._settings.use_within_s)
@@ -388,15 +398,6 @@ class RegistrationHealth:
         node_class = self._cluster.node_class(pool.spec.template.spec.node_class_ref.name)
         return node_class.metadata.generation if node_class is not None else 0
 
-    def _failed(self, key: str, error: Exception, again_s: float) -> None:
-        self._metrics.reconcile_errors.labels("nodepool.registrationhealth").inc()
-        self._log.error("Reconciler error", NodePool={"name": key}, error=error, retry_in_s=round(again_s, 1))
-
 
 def _condition(claim: NodeClaim, kind: str) -> Condition | None:
     return next((each for each in claim.status.conditions if each.type == kind), None)
-
-
-def _is_true(claim: NodeClaim, kind: str) -> bool:
-    found = _condition(claim, kind)
-    return found is not None and found.status == "True"

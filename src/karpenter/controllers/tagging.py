@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from karpenter.api.conditions import REGISTERED
+from karpenter.api.conditions import REGISTERED, is_true
 from karpenter.api.labels import INSTANCE_TAGGED
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.kit.clock import Clock
 from karpenter.kit.workqueue import WorkQueue
 from karpenter.kube import Client, NotFoundError
 from karpenter.kube.kinds import NODE_CLAIMS
-from karpenter.observe import Metrics, get_log
+from karpenter.observe import Metrics, get_log, reporting
 from karpenter.state import Cluster
 
 __all__ = ["Tagging"]
@@ -47,7 +47,12 @@ class Tagging:
         self._metrics = metrics
         self._clock = clock
         self._log = get_log("nodeclaim.tagging")
-        self._queue: WorkQueue[str] = WorkQueue(self.reconcile, clock, workers=1, on_error=self._failed)
+        self._queue: WorkQueue[str] = WorkQueue(
+            self.reconcile,
+            clock,
+            workers=1,
+            on_error=reporting(self._log, metrics, "nodeclaim.tagging", "NodeClaim"),
+        )
         cluster.informers.claims.on_change(lambda change: self._look(change.object))
 
     async def run(self) -> None:
@@ -73,15 +78,9 @@ class Tagging:
         if _is_due(claim):
             self._queue.add(claim.metadata.name)
 
-    def _failed(self, name: str, error: Exception, again_s: float) -> None:
-        self._metrics.reconcile_errors.labels("nodeclaim.tagging").inc()
-        self._log.error(
-            "Reconciler error", NodeClaim={"name": name}, error=error, retry_in_s=round(again_s, 1)
-        )
-
 
 def _is_due(claim: NodeClaim) -> bool:
-    registered = any(each.type == REGISTERED and each.status == "True" for each in claim.status.conditions)
+    registered = is_true(claim.status.conditions, REGISTERED)
     return (
         registered
         and claim.metadata.deletion_timestamp is None

@@ -13,7 +13,7 @@ import hashlib
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 from karpenter.api.base import Frozen
 from karpenter.kit.clock import Clock, SystemClock
@@ -30,6 +30,9 @@ _MEMORY: Final = 10_000
 _LONGEST_MESSAGE: Final = 1024
 
 
+T = TypeVar("T", bound=Frozen)
+
+
 @dataclass(frozen=True, slots=True)
 class Subject:
     """The object that an event is about."""
@@ -41,8 +44,8 @@ class Subject:
     uid: str = ""
 
     @classmethod
-    def of(cls, kind: Kind[Frozen], item: Frozen) -> Subject:
-        """Names an object of a kind."""
+    def of(cls, kind: Kind[T], item: Frozen) -> Subject:
+        """Names an object of a kind, read as whatever type."""
         metadata = metadata_of(item)
         return cls(kind.name, kind.api_version, metadata.name, metadata.namespace, metadata.uid)
 

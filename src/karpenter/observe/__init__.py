@@ -2,6 +2,7 @@
 """What a person or a machine can see of us: log lines, metrics, and the log of decisions."""
 
 from karpenter.observe.decisions import Decision, DecisionKind, DecisionLog
+from karpenter.observe.failures import reporting
 from karpenter.observe.logs import LEVELS, Log, configure, get_log
 from karpenter.observe.metrics import CONTENT_TYPE, Metrics
 
@@ -15,4 +16,5 @@ __all__ = [
     "Metrics",
     "configure",
     "get_log",
+    "reporting",
 ]

@@ -18,6 +18,7 @@ from karpenter.api.base import to_wire
 from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.api.labels import PROVISIONER_NAME
 from karpenter.api.legacy.conversion import convert
+from karpenter.api.legacy.conversion.disguise import written_through_v1beta1
 from karpenter.api.nodepool import NodePool
 from karpenter.state.informers import Stored
 
@@ -52,17 +53,19 @@ def effective(pools: Iterable[Stored], classes: Iterable[Stored]) -> Effective:
     found_classes: dict[str, EC2NodeClass] = {}
     misread: list[Misread] = []
     old: list[dict[str, Any]] = []
+    beside: list[dict[str, Any]] = []
     for item in (*stored_pools, *stored_classes):
-        if _is_v1beta1(item):
+        manifest = _manifest(item)
+        if written_through_v1beta1(manifest) is not None:
             # As it is read, through v1: the conversion knows what v1 has filled in besides.
-            old.append(_manifest(item, "v1"))
+            old.append(manifest)
         elif item.kind == "NodePool":
-            _decode(_manifest(item, "v1"), NodePool, found_pools, misread)
+            _decode(manifest, NodePool, found_pools, misread)
         else:
-            _decode(_manifest(item, "v1"), EC2NodeClass, found_classes, misread)
+            beside.append(manifest)
+            _decode(manifest, EC2NodeClass, found_classes, misread)
     if old:
         # Classes written in v1 take part: an old pool may point at one of them.
-        beside = [_manifest(item, "v1") for item in stored_classes if not _is_v1beta1(item)]
         outcome = convert([*old, *beside])
         misread += [
             Misread(refusal.object.kind, refusal.object.name, str(refusal)) for refusal in outcome.refusals
@@ -75,19 +78,10 @@ def effective(pools: Iterable[Stored], classes: Iterable[Stored]) -> Effective:
     return _with_originals(found_pools, found_classes, stored_pools, stored_classes, tuple(misread))
 
 
-def _is_v1beta1(item: Stored) -> bool:
-    if item.kind == "NodePool":
-        template = item.spec.get("template")
-        spec = template.get("spec") if isinstance(template, dict) else None
-        reference = spec.get("nodeClassRef") if isinstance(spec, dict) else None
-        return isinstance(reference, dict) and not reference.get("group")
-    return not item.spec.get("amiSelectorTerms") or item.spec.get("amiFamily") == "Ubuntu"
-
-
-def _manifest(item: Stored, version: str) -> dict[str, Any]:
+def _manifest(item: Stored) -> dict[str, Any]:
     whole: dict[str, Any] = to_wire(item)
     group = item.api_version.rpartition("/")[0]
-    return {**whole, "apiVersion": f"{group}/{version}", "kind": item.kind}
+    return {**whole, "apiVersion": f"{group}/v1", "kind": item.kind}
 
 
 def _decode(manifest: Any, kind: type[Any], into: dict[str, Any], misread: list[Misread]) -> None:

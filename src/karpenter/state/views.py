@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from karpenter.api import labels as names
 from karpenter.api.base import RawQuantity
+from karpenter.api.conditions import is_true
 from karpenter.api.core import Node, Pod, Taint
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.model.pods import is_terminal
@@ -108,7 +109,7 @@ class Member:
     def has_condition(self, condition: str) -> bool:
         """Tells whether a condition of the claim is True."""
         conditions = self.claim.status.conditions if self.claim is not None else ()
-        return any(each.type == condition and each.status == "True" for each in conditions)
+        return is_true(conditions, condition)
 
 
 def node_view(

@@ -11,9 +11,10 @@ import pytest
 from karpenter.api import labels as names
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.cloud.errors import CloudError, NodeClaimNotFoundError
+from karpenter.cloud.leaks import leaks
 from karpenter.cloud.protocol import Machine
 from karpenter.controllers.expiration import Expiration, expires_in
-from karpenter.controllers.garbage import GarbageCollection, leaked, orphaned
+from karpenter.controllers.garbage import GarbageCollection, orphaned, owner_by_tag
 from karpenter.kit.clock import FakeClock
 from karpenter.kube.kinds import NODE_CLAIMS, NODES
 from karpenter.observe import DecisionLog, Metrics
@@ -94,9 +95,9 @@ def test_instances_that_no_claim_knows_are_leaks_once_they_are_not_fresh() -> No
         machine(6, created_at=None),
     ]
 
-    found = leaked(machines, [known, pending], NOW)
+    found = leaks(machines, [known, pending], NOW, owner_by_tag)
 
-    assert [each.provider_id for each in found] == ["aws:///a/i-3"]
+    assert [each.machine.provider_id for each in found] == ["aws:///a/i-3"]
 
 
 def test_claims_whose_instance_is_gone_are_orphans_unless_their_node_is_ready() -> None:

@@ -14,7 +14,7 @@ from karpenter.kube import Recorder, Subject
 from karpenter.kube.kinds import PODS
 from tests.unit.kube.paper import Paper, client_for, paper_server, refuses, says, until
 
-SUBJECT = Subject.of(PODS, Pod(metadata=ObjectMeta(name="web", namespace="shop", uid="u1")))  # type: ignore[arg-type]
+SUBJECT = Subject.of(PODS, Pod(metadata=ObjectMeta(name="web", namespace="shop", uid="u1")))
 
 
 @asynccontextmanager

@@ -1,13 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is left over in AWS: instances without a claim, launch templates and instance profiles that nobody uses.
+"""What is left over in AWS: instances without a claim, and instance profiles that nobody uses.
 
-``leaks`` decides which instances are leaked, purely: by the claims that exist, by who an instance may belong to, and
-by its age. An instance whose claim is known to be gone waits 30 seconds. One whose owner nobody knows waits a minute,
-as long as EC2's lists may lag; and while claims older than it have no machine yet, ten minutes, because a launch
-for several claims names its members only when it is settled. A second instance of a claim that has another is a leak.
-
-``Collector`` carries it out: instances are listed before claims are read, so that a claim cannot be missed that was
-written before its instance was launched.
+``cloud.leaks`` decides which instances are leaked. ``Collector`` carries it out: instances are listed before claims
+are read, so that a claim cannot be missed that was written before its instance was launched.
 """
 
 from __future__ import annotations
@@ -21,36 +16,15 @@ from karpenter.api import labels
 from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.cloud.errors import NodeClaimNotFoundError
+from karpenter.cloud.leaks import Leak, leaks
 from karpenter.cloud.protocol import Machine
 from karpenter.errors import KarpenterError
 
-__all__ = [
-    "OPEN_LAUNCH_S",
-    "OWNER_GONE_S",
-    "OWNER_UNKNOWN_S",
-    "Collected",
-    "Collector",
-    "Leak",
-    "leaks",
-    "pause_s",
-    "profiles_in_use",
-]
-
-OWNER_GONE_S: Final = 30.0
-OWNER_UNKNOWN_S: Final = 60.0
-OPEN_LAUNCH_S: Final = 600.0
+__all__ = ["Collected", "Collector", "pause_s", "profiles_in_use"]
 
 _EAGER_ROUNDS: Final = 20
 _EAGER_S: Final = 10.0
 _CALM_S: Final = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Leak:
-    """An instance that nobody answers for, and why we think so."""
-
-    machine: Machine
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,55 +38,6 @@ class Collected:
 def pause_s(rounds: int) -> float:
     """Return how long to wait after that many rounds: often at first, because a restart is when things leak."""
     return _EAGER_S if rounds < _EAGER_ROUNDS else _CALM_S
-
-
-def leaks(
-    machines: Iterable[Machine],
-    claims: Sequence[NodeClaim],
-    now: datetime,
-    possible_claims: Callable[[Machine], Collection[str]],
-) -> tuple[Leak, ...]:
-    """Return the machines that nobody answers for, in the order given.
-
-    Args:
-        machines: Every machine of the cluster.
-        claims: Every claim, read after the machines were listed.
-        now: The time of day.
-        possible_claims: Gives the UIDs of the claims that a machine may belong to.
-    """
-    by_uid = {claim.metadata.uid: claim for claim in claims}
-    provided = {claim.status.provider_id for claim in claims}
-    waiting = [claim for claim in claims if not claim.status.provider_id]
-    found = []
-    for machine in machines:
-        if machine.provider_id in provided or machine.state == "shutting-down" or machine.created_at is None:
-            continue
-        age_s = (now - machine.created_at).total_seconds()
-        owners = [by_uid[uid] for uid in possible_claims(machine) if uid in by_uid]
-        if any(not owner.status.provider_id for owner in owners):
-            continue  # a claim that has no machine yet may get this one
-        grace_s, why = _grace(machine, owners, waiting, is_owner_known=bool(possible_claims(machine)))
-        if age_s >= grace_s:
-            found.append(Leak(machine, why))
-    return tuple(found)
-
-
-def _grace(
-    machine: Machine, owners: Sequence[NodeClaim], waiting: Sequence[NodeClaim], *, is_owner_known: bool
-) -> tuple[float, str]:
-    if owners:
-        other = owners[0]
-        return OWNER_GONE_S, f"claim {other.metadata.name} has another machine, {other.status.provider_id}"
-    if is_owner_known:
-        return OWNER_GONE_S, "its claim does not exist any more"
-    if any(_may_be_member(claim, machine) for claim in waiting):
-        return OPEN_LAUNCH_S, "no claim took it within ten minutes of its launch"
-    return OWNER_UNKNOWN_S, "no claim names it"
-
-
-def _may_be_member(claim: NodeClaim, machine: Machine) -> bool:
-    made = claim.metadata.creation_timestamp
-    return made is None or machine.created_at is None or made <= machine.created_at
 
 
 def profiles_in_use(node_classes: Iterable[EC2NodeClass], claims: Iterable[NodeClaim]) -> frozenset[str]:

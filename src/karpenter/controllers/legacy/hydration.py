@@ -13,7 +13,7 @@ from karpenter.kit.clock import Clock
 from karpenter.kit.workqueue import WorkQueue
 from karpenter.kube import Change, Client, NotFoundError
 from karpenter.kube.kinds import NODE_CLAIMS, NODES
-from karpenter.observe import Metrics, get_log
+from karpenter.observe import Metrics, get_log, reporting
 from karpenter.state import Cluster
 
 __all__ = ["Hydration", "class_label"]
@@ -35,7 +35,9 @@ class Hydration:
         self._cluster = cluster
         self._metrics = metrics
         self._log = get_log("nodeclaim.hydration")
-        self._queue: WorkQueue[str] = WorkQueue(self.reconcile, clock, on_error=self._failed)
+        self._queue: WorkQueue[str] = WorkQueue(
+            self.reconcile, clock, on_error=reporting(self._log, metrics, "nodeclaim.hydration", "NodeClaim")
+        )
         cluster.informers.claims.on_change(self._claim_changed)
         cluster.informers.nodes.on_change(self._node_changed)
 
@@ -75,12 +77,6 @@ class Hydration:
     def _node_changed(self, change: Change[Node]) -> None:
         for claim in self._cluster.informers.claims.by("provider_id", change.object.spec.provider_id):
             self._claim_changed(Change(None, claim))
-
-    def _failed(self, name: str, error: Exception, again_s: float) -> None:
-        self._metrics.reconcile_errors.labels("nodeclaim.hydration").inc()
-        self._log.error(
-            "Reconciler error", NodeClaim={"name": name}, error=error, retry_in_s=round(again_s, 1)
-        )
 
 
 def _lacks(item: NodeClaim | Node, claim: NodeClaim) -> bool:

@@ -20,7 +20,7 @@ from karpenter.kit.clock import Clock
 from karpenter.kit.workqueue import WorkQueue
 from karpenter.kube import Change, Client, NotFoundError
 from karpenter.kube.kinds import NODES
-from karpenter.observe import Metrics, get_log
+from karpenter.observe import Metrics, get_log, reporting
 from karpenter.state import Cluster, Stored
 
 __all__ = ["MACHINE_NAME", "OldNodeLabels", "old_names"]
@@ -56,7 +56,9 @@ class OldNodeLabels:
         self._metrics = metrics
         self._cluster_name = cluster_name
         self._log = get_log("legacy.nodelabels")
-        self._queue: WorkQueue[str] = WorkQueue(self.reconcile, clock, on_error=self._failed)
+        self._queue: WorkQueue[str] = WorkQueue(
+            self.reconcile, clock, on_error=reporting(self._log, metrics, "legacy.nodelabels", "Node")
+        )
         cluster.informers.nodes.on_change(lambda change: self._queue.add(change.object.metadata.name))
         cluster.informers.claims.on_change(self._claim_changed)
         cluster.informers.pools.on_change(self._pool_changed)
@@ -93,10 +95,6 @@ class OldNodeLabels:
             return
         for claim in self._cluster.informers.claims.by("pool", change.new.metadata.name):
             self._claim_changed(Change(None, claim))
-
-    def _failed(self, name: str, error: Exception, again_s: float) -> None:
-        self._metrics.reconcile_errors.labels("legacy.nodelabels").inc()
-        self._log.error("Reconciler error", Node={"name": name}, error=error, retry_in_s=round(again_s, 1))
 
 
 def _lacking(present: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:

@@ -125,11 +125,15 @@ class Lifecycle:
         try:
             machine = await self._cloud.create(claim, node_class)
         except InsufficientCapacityError as error:
-            self._recorder.tell(_subject(claim), "InsufficientCapacityError", error.message, type="Warning")
+            self._recorder.tell(
+                Subject.of(NODE_CLAIMS, claim), "InsufficientCapacityError", error.message, type="Warning"
+            )
             await self._give_up(claim, "insufficient_capacity", error.message)
             return None
         except NodeClassNotReadyError as error:
-            self._recorder.tell(_subject(claim), "NodeClassNotReady", error.message, type="Warning")
+            self._recorder.tell(
+                Subject.of(NODE_CLAIMS, claim), "NodeClassNotReady", error.message, type="Warning"
+            )
             await self._give_up(claim, "nodeclass_not_ready", error.message)
             return None
         except LaunchPendingError as error:
@@ -184,7 +188,7 @@ class Lifecycle:
             LAUNCHED, self._clock.now(), reason=error.reason, message=message[:_LONGEST_MESSAGE]
         )
         await self._patch_status(claim, conditions)
-        self._recorder.tell(_subject(claim), error.reason, message, type="Warning")
+        self._recorder.tell(Subject.of(NODE_CLAIMS, claim), error.reason, message, type="Warning")
 
     async def _register(self, claim: NodeClaim, node: Node) -> bool:
         """Makes the node the claim's own; tells whether it is now."""
@@ -192,7 +196,7 @@ class Lifecycle:
             names.REGISTERED not in node.metadata.labels
         ):
             self._recorder.tell(
-                _subject(claim),
+                Subject.of(NODE_CLAIMS, claim),
                 "UnregisteredTaintMissing",
                 f"{node.metadata.name} joined without the taint {names.UNREGISTERED_TAINT.key}: pods may come"
                 " too early; check the user data",
@@ -316,7 +320,7 @@ class Lifecycle:
             REGISTERED, self._clock.now(), reason=_DIED, message=words[:_LONGEST_MESSAGE]
         )
         await self._patch_status(current, conditions)
-        self._recorder.tell(_subject(claim), _DIED, words, type="Warning")
+        self._recorder.tell(Subject.of(NODE_CLAIMS, claim), _DIED, words, type="Warning")
         await self._give_up(claim, "instance_died", words)
         return True
 
@@ -387,7 +391,3 @@ class Lifecycle:
 
 def _conditions(claim: NodeClaim) -> ConditionSet:
     return ConditionSet.of(NODE_CLAIM, claim.metadata, claim.status.conditions)
-
-
-def _subject(claim: NodeClaim) -> Subject:
-    return Subject("NodeClaim", "karpenter.sh/v1", claim.metadata.name, uid=claim.metadata.uid)

@@ -16,11 +16,11 @@ from karpenter.errors import KarpenterError
 from karpenter.kit.clock import Clock
 from karpenter.kit.workqueue import WorkQueue
 from karpenter.kube import Change, Client, ConflictError, NotFoundError, Recorder, Subject
-from karpenter.kube.kinds import NODE_CLAIMS
+from karpenter.kube.kinds import NODE_CLAIMS, NODE_POOLS
 from karpenter.model.hashes import POOL_HASH_VERSION, pool_hash
 from karpenter.model.instancetypes import InstanceType
 from karpenter.model.resources import Resources
-from karpenter.observe import Metrics, get_log
+from karpenter.observe import Metrics, get_log, reporting
 from karpenter.state import STORED_NODE_POOLS, Cluster, capacity_of
 
 __all__ = ["NodePools"]
@@ -50,7 +50,9 @@ class NodePools:
         self._metrics = metrics
         self._clock = clock
         self._log = get_log("nodepool.readiness")
-        self._queue: WorkQueue[str] = WorkQueue(self.reconcile, clock, on_error=self._failed)
+        self._queue: WorkQueue[str] = WorkQueue(
+            self.reconcile, clock, on_error=reporting(self._log, metrics, "nodepool", "NodePool")
+        )
         cluster.informers.pools.on_change(lambda change: self._queue.add(change.object.metadata.name))
         cluster.informers.classes.on_change(lambda _: self._all_changed())
         cluster.informers.claims.on_change(self._member_changed)
@@ -74,7 +76,7 @@ class NodePools:
         missing = conditions.get(INSTANCE_TYPES_FOUND)
         if missing is not None and missing.status == "False":
             self._recorder.tell(
-                _subject(pool), missing.reason, missing.message, type="Warning", quiet_s=600.0
+                Subject.of(NODE_POOLS, pool), missing.reason, missing.message, type="Warning", quiet_s=600.0
             )
         await self._write(pool, conditions)
         return _LOOK_AGAIN_S
@@ -177,13 +179,3 @@ class NodePools:
     def _all_changed(self) -> None:
         for pool in self._cluster.informers.pools:
             self._queue.add(pool.metadata.name)
-
-    def _failed(self, name: str, error: Exception, again_s: float) -> None:
-        self._metrics.reconcile_errors.labels("nodepool").inc()
-        self._log.error(
-            "Reconciler error", NodePool={"name": name}, error=error, retry_in_s=round(again_s, 1)
-        )
-
-
-def _subject(pool: NodePool) -> Subject:
-    return Subject("NodePool", "karpenter.sh/v1", pool.metadata.name, uid=pool.metadata.uid)

@@ -24,7 +24,7 @@ from karpenter.controllers.provisioning.waiting import is_unplaced, wants_device
 from karpenter.kit.batching import BatchWindow
 from karpenter.kit.clock import Clock
 from karpenter.kube import Change, Client, KubeError, Recorder, Subject
-from karpenter.kube.kinds import NODE_CLAIMS
+from karpenter.kube.kinds import NODE_CLAIMS, PODS
 from karpenter.model.snapshot import Snapshot
 from karpenter.observe import DecisionKind, DecisionLog, Metrics, get_log
 from karpenter.scheduling import NewNode, Plan, Rejection, SolveOptions
@@ -232,7 +232,7 @@ class Provisioner:
     def _tell(self, pods: Iterable[Pod], key: str, place: str, lasts_s: float) -> None:
         self._cluster.nominations.promise((pod.metadata.uid for pod in pods), key, lasts_s)
         for pod in pods:
-            self._recorder.tell(_subject(pod), "Nominated", f"Pod should schedule on: {place}")
+            self._recorder.tell(Subject.of(PODS, pod), "Nominated", f"Pod should schedule on: {place}")
 
     def _refuse(self, rejections: Iterable[Rejection]) -> None:
         for rejection in rejections:
@@ -241,7 +241,7 @@ class Provisioner:
                 if wants_none_of_ours(pod):
                     continue
                 told |= self._recorder.tell(
-                    _subject(pod),
+                    Subject.of(PODS, pod),
                     "FailedScheduling",
                     rejection.message,
                     type="Warning",
@@ -290,10 +290,6 @@ class Provisioner:
         member = self._cluster.member(name)
         if member is not None and member.node is not None and self._cluster.is_leaving(member):
             self._window.trigger(f"leaving/{member.name}")
-
-
-def _subject(pod: Pod) -> Subject:
-    return Subject("Pod", "v1", pod.metadata.name, pod.metadata.namespace, pod.metadata.uid)
 
 
 def _some(pods: tuple[Pod, ...]) -> str:

@@ -23,7 +23,7 @@ from karpenter.kit.durations import DurationError, parse_duration
 from karpenter.kit.workqueue import WorkQueue
 from karpenter.kube import Change, Client, ConflictError, NotFoundError, Recorder, Subject
 from karpenter.kube.kinds import NODE_CLAIMS, NODES
-from karpenter.observe import DecisionKind, DecisionLog, Metrics, get_log
+from karpenter.observe import DecisionKind, DecisionLog, Metrics, get_log, reporting
 from karpenter.state import Cluster
 
 __all__ = ["ClaimTermination", "termination_time"]
@@ -72,7 +72,12 @@ class ClaimTermination:
         self._metrics = metrics
         self._clock = clock
         self._log = get_log("nodeclaim.lifecycle")
-        self._queue: WorkQueue[str] = WorkQueue(self.reconcile, clock, workers=workers, on_error=self._failed)
+        self._queue: WorkQueue[str] = WorkQueue(
+            self.reconcile,
+            clock,
+            workers=workers,
+            on_error=reporting(self._log, metrics, "nodeclaim.termination", "NodeClaim"),
+        )
         cluster.informers.claims.on_change(self._claim_changed)
         cluster.informers.nodes.on_change(self._node_changed)
 
@@ -130,7 +135,7 @@ class ClaimTermination:
         )
         self._log.info("annotated nodeclaim", NodeClaim={"name": claim.metadata.name}, deadline=text)
         self._recorder.tell(
-            _subject(claim),
+            Subject.of(NODE_CLAIMS, claim),
             "TerminationGracePeriodExpiring",
             f"All pods will be deleted by {text}",
             type="Warning",
@@ -204,13 +209,3 @@ class ClaimTermination:
         for claim in self._cluster.informers.claims.by("provider_id", change.object.spec.provider_id):
             if claim.metadata.deletion_timestamp is not None:
                 self._queue.add(claim.metadata.name)
-
-    def _failed(self, name: str, error: Exception, again_s: float) -> None:
-        self._metrics.reconcile_errors.labels("nodeclaim.termination").inc()
-        self._log.error(
-            "Reconciler error", NodeClaim={"name": name}, error=error, retry_in_s=round(again_s, 1)
-        )
-
-
-def _subject(claim: NodeClaim) -> Subject:
-    return Subject("NodeClaim", "karpenter.sh/v1", claim.metadata.name, uid=claim.metadata.uid)

@@ -23,7 +23,7 @@ from karpenter.kube import (
     Subject,
     TooManyRequestsError,
 )
-from karpenter.kube.kinds import PODS
+from karpenter.kube.kinds import NODES, PODS
 from karpenter.observe import Metrics
 
 __all__ = ["Evictions"]
@@ -65,7 +65,7 @@ class Evictions:
                 # A budget with nothing left, or two budgets on one pod, which the server calls an error of its own.
                 self._failures.failed(pod.metadata.uid)
                 self._recorder.tell(
-                    Subject("Node", "v1", node.metadata.name, uid=node.metadata.uid),
+                    Subject.of(NODES, node),
                     "FailedDraining",
                     f"Failed to drain node, pod {pod.metadata.namespace}/{pod.metadata.name}: {error.message}",
                     type="Warning",
@@ -74,12 +74,12 @@ class Evictions:
                 return
         self._settled(pod, 200)
         self._metrics.pods_drained.labels(reason).inc()
-        self._recorder.tell(_subject(pod), "Evicted", f"Evicted pod: {reason}")
+        self._recorder.tell(Subject.of(PODS, pod), "Evicted", f"Evicted pod: {reason}")
 
     async def _delete(self, pod: Pod, grace_s: int, reason: str) -> None:
         namespace, name = pod.metadata.namespace, pod.metadata.name
         self._recorder.tell(
-            _subject(pod),
+            Subject.of(PODS, pod),
             "Disrupted",
             f"Deleting the pod to keep the node's terminationGracePeriod, {grace_s} s are left ({reason})",
             type="Warning",
@@ -93,7 +93,3 @@ class Evictions:
     def _settled(self, pod: Pod, code: int) -> None:
         self._failures.reset(pod.metadata.uid)
         self._metrics.eviction_requests.labels(str(code)).inc()
-
-
-def _subject(pod: Pod) -> Subject:
-    return Subject("Pod", "v1", pod.metadata.name, pod.metadata.namespace, pod.metadata.uid)

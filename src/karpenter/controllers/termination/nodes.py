@@ -17,8 +17,10 @@ from karpenter.api.conditions import (
     DRAINED,
     INSTANCE_TERMINATING,
     NODE_CLAIM,
+    READY,
     VOLUMES_DETACHED,
     ConditionSet,
+    is_true,
 )
 from karpenter.api.core import Node, Pod, VolumeAttachment
 from karpenter.api.ec2nodeclass import EC2NodeClass
@@ -33,7 +35,7 @@ from karpenter.kit.workqueue import WorkQueue
 from karpenter.kube import Change, Client, ConflictError, NotFoundError, Recorder, Subject
 from karpenter.kube.kinds import NODE_CLAIMS, NODES
 from karpenter.model.taints import same_taint
-from karpenter.observe import DecisionLog, Metrics, get_log
+from karpenter.observe import DecisionLog, Metrics, get_log, reporting
 from karpenter.state import Cluster
 
 __all__ = ["NodeTermination"]
@@ -69,7 +71,12 @@ class NodeTermination:
         self._metrics = metrics
         self._clock = clock
         self._log = get_log("node.termination")
-        self._queue: WorkQueue[str] = WorkQueue(self.reconcile, clock, workers=workers, on_error=self._failed)
+        self._queue: WorkQueue[str] = WorkQueue(
+            self.reconcile,
+            clock,
+            workers=workers,
+            on_error=reporting(self._log, metrics, "node.termination", "Node"),
+        )
         cluster.informers.nodes.on_change(self._node_changed)
         cluster.informers.pods.on_change(self._pod_changed)
         cluster.informers.attachments.on_change(self._attachment_changed)
@@ -87,7 +94,7 @@ class NodeTermination:
         claim = self._claim_of(node)
         if claim is not None and claim.metadata.deletion_timestamp is None:
             await self._delete_claim(claim)
-        if not _is_ready(node) and await self._is_gone(node):
+        if not is_true(node.status.conditions, READY) and await self._is_gone(node):
             await self._let_go(node, claim)
             return None
         node = await self._taint(node)
@@ -147,7 +154,7 @@ class NodeTermination:
         await self._evictions.evict(found.evict, node, reason)
         for pod in found.protected:
             self._recorder.tell(
-                _subject(node),
+                Subject.of(NODES, node),
                 "FailedDraining",
                 f"Failed to drain node, pod {pod.metadata.namespace}/{pod.metadata.name} asks not to be disrupted",
                 type="Warning",
@@ -157,7 +164,7 @@ class NodeTermination:
                 claim, DRAINED, "Unknown", "Draining", f"{len(found.waiting)} pods are waiting to be evicted"
             )
             return False
-        if claim is None or _is_true(claim, DRAINED):
+        if claim is None or is_true(claim.status.conditions, DRAINED):
             return True
         opened = _condition_since(claim, DRAINED, "Unknown")
         if opened is None:
@@ -171,7 +178,7 @@ class NodeTermination:
 
     async def _volumes(self, node: Node, claim: NodeClaim | None, deadline: datetime | None) -> bool:
         """Waits until the volumes of drained pods are detached; tells whether they are."""
-        if claim is not None and _is_true(claim, VOLUMES_DETACHED):
+        if claim is not None and is_true(claim.status.conditions, VOLUMES_DETACHED):
             return True
         held = self._attached(node)
         if not held:
@@ -188,7 +195,7 @@ class NodeTermination:
             return True
         words = ", ".join(sorted(each.spec.source.persistent_volume_name or "?" for each in held)[:5])
         self._recorder.tell(
-            _subject(node), "AwaitingVolumeDetachment", f"Awaiting detachment of volumes: {words}"
+            Subject.of(NODES, node), "AwaitingVolumeDetachment", f"Awaiting detachment of volumes: {words}"
         )
         await self._condition(claim, VOLUMES_DETACHED, "Unknown", "AwaitingVolumeDetachment", words)
         return False
@@ -290,24 +297,12 @@ class NodeTermination:
         if node is not None and node.metadata.deletion_timestamp is not None:
             self._queue.add(name)
 
-    def _failed(self, name: str, error: Exception, again_s: float) -> None:
-        self._metrics.reconcile_errors.labels("node.termination").inc()
-        self._log.error("Reconciler error", Node={"name": name}, error=error, retry_in_s=round(again_s, 1))
-
 
 def _is_ours_to_end(node: Node) -> bool:
     return (
         node.metadata.deletion_timestamp is not None
         and names.TERMINATION_FINALIZER in node.metadata.finalizers
     )
-
-
-def _is_ready(node: Node) -> bool:
-    return any(each.type == "Ready" and each.status == "True" for each in node.status.conditions)
-
-
-def _is_true(claim: NodeClaim, kind: str) -> bool:
-    return any(each.type == kind and each.status == "True" for each in claim.status.conditions)
 
 
 def _condition_since(claim: NodeClaim, kind: str, status: str) -> datetime | None:
@@ -326,7 +321,3 @@ def _disruption_reason(claim: NodeClaim | None) -> str:
     return next(
         (each.reason for each in conditions if each.type == DISRUPTION_REASON), "Forceful Termination"
     )
-
-
-def _subject(node: Node) -> Subject:
-    return Subject("Node", "v1", node.metadata.name, uid=node.metadata.uid)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from karpenter.api.nodeclaim import NodeClaim
-from karpenter.cloud.aws.garbage import OPEN_LAUNCH_S, OWNER_GONE_S, leaks
+from karpenter.cloud.leaks import OPEN_LAUNCH_S, OWNER_GONE_S, leaks
 from karpenter.cloud.protocol import Machine
 from tests.unit.cloud.aws.builders import claim
 

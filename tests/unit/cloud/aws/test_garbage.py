@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from karpenter.api import labels
 from karpenter.api.nodeclaim import NodeClaim
-from karpenter.cloud.aws.garbage import Collector, Leak, leaks, pause_s, profiles_in_use
+from karpenter.cloud.aws.garbage import Collector, pause_s, profiles_in_use
 from karpenter.cloud.errors import CloudError, NodeClaimNotFoundError
+from karpenter.cloud.leaks import Leak, leaks
 from karpenter.cloud.protocol import Machine
 from tests.unit.cloud.aws.builders import claim, node_class
 
