@@ -52,7 +52,7 @@ def command() -> None:
     _convert(_BROKEN)
     _tell()
     _tell(
-        "So far: the decision core, conversion of old manifests, validation as the API server does it. Try it:"
+        "Shown here: the decision core and the conversion of old manifests. Try them, and the controller:"
     )
     _tell("  karpenter solve YOUR-PROBLEM.json")
     _tell("  karpenter convert -f YOUR.yaml --diff")
