@@ -52,9 +52,9 @@ def command() -> None:
     _convert(_BROKEN)
     _tell()
     _tell("Shown here: the decision core and the conversion of old manifests. Try them, and the controller:")
+    _tell("  karpenter controller --help")
     _tell("  karpenter solve YOUR-PROBLEM.json")
     _tell("  karpenter convert -f YOUR.yaml --diff")
-    _tell("  karpenter controller --help")
 
 
 def _solve() -> None:
