@@ -78,7 +78,7 @@ def main(arguments: Sequence[str]) -> int:
         FULL_PROBLEMS if options.full else DEFAULT_PROBLEMS
     )
     notes: list[str] = []
-    go = None if options.skip_go else _go_side(options.rounds, notes)
+    go = None if options.skip_go else _go_side(options.go_rounds or options.rounds, notes)
     ours = _our_side(options.ours, options.rounds, notes)
     if go is None and ours is None:
         _say("error: neither side can run")
@@ -98,6 +98,7 @@ def main(arguments: Sequence[str]) -> int:
             "python": platform.python_version(),
         },
         "rounds": options.rounds,
+        "goRounds": options.go_rounds or options.rounds,
         "notes": notes,
         "rows": [row.as_json() for row in rows],
     }
@@ -124,6 +125,12 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--rounds", type=_positive, default=3, metavar="N", help="best of N rounds (default: 3)"
+    )
+    parser.add_argument(
+        "--go-rounds",
+        type=_positive,
+        metavar="N",
+        help="rounds of the Go side, which takes minutes on the large problems (default: as --rounds)",
     )
     parser.add_argument(
         "--timeout",
