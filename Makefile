@@ -5,11 +5,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DOCS_VENV := .venv-docs
 DOCS_READY := $(DOCS_VENV)/.ready
+AUDIT_VENV := .venv-audit
+AUDIT_READY := $(AUDIT_VENV)/.ready
 # Threads of the test run; two cores are what we promise to be fast on.
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-e2e lint types coverage format crds bench docs changelog lock clean
+.PHONY: help demo test test-fast test-e2e lint types coverage format crds bench docs wheel sbom audit image changelog lock clean
 
 help:  ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +79,26 @@ docs: $(DOCS_READY)  ## Build the documentation into site/; warnings are errors.
 	@NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict --quiet
 	@echo "site/index.html"
 
+wheel: $(READY)  ## Build the wheel into dist/; the same sources give the same bytes.
+	@$(BIN)/python -m hatchling build -t wheel -d dist
+
+sbom: $(READY)  ## List what the product is made of (CycloneDX) in dist/sbom.json.
+	@mkdir -p dist
+	@$(BIN)/python -m tools.sbom > dist/sbom.json
+	@echo "dist/sbom.json"
+
+$(AUDIT_READY): requirements/audit.txt
+	@echo "setting up $(AUDIT_VENV) (once) ..." >&2
+	@$(PYTHON) -m venv --clear $(AUDIT_VENV)
+	@$(AUDIT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/audit.txt
+	@touch $@
+
+audit: $(AUDIT_READY)  ## Ask for known holes in the locked packages (needs a vulnerability service).
+	$(AUDIT_VENV)/bin/pip-audit --strict --require-hashes --disable-pip -r requirements/runtime.txt
+
+image: wheel  ## Build the controller's image (needs docker and a registry).
+	docker build --tag karpenter-python:dev .
+
 changelog: $(READY)  ## Show what the next release's notes will say.
 	$(BIN)/towncrier build --draft
 
@@ -84,6 +106,7 @@ lock:  ## Resolve the requirements anew (needs uv).
 	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q -U -o requirements/runtime.txt
 	uv pip compile pyproject.toml --group test --group check --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q -U -o requirements/dev.txt
 	uv pip compile pyproject.toml --group docs --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q -U -o requirements/docs.txt
+	uv pip compile pyproject.toml --group audit --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q -U -o requirements/audit.txt
 
 clean:  ## Remove what the targets made.
-	rm -rf $(VENV) $(DOCS_VENV) .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache .hypothesis site dist build
+	rm -rf $(VENV) $(DOCS_VENV) $(AUDIT_VENV) .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache .hypothesis site dist build
