@@ -40,6 +40,7 @@ class Admin:
             "calls": self._calls,
             "clock": lambda _: self._clock(),
             "faults": lambda _: self._server.world.faults.active,
+            "rights": lambda _: self._server.world.guard.as_dict(),
             "machines": lambda arguments: machines_of(self._server.world, arguments.get("id", ())),
         }
 
@@ -96,6 +97,7 @@ class Admin:
                 "/_model/calls": "the call log; ?mutating=1&service=ec2&operation=Create*&after=NUMBER",
                 "/_model/clock": "the model's time",
                 "/_model/faults": "the faults that are set",
+                "/_model/rights": "whose calls are weighed, and which statements of policies allowed them",
                 "/_model/machines": "the machines for who plays their kubelets; ?id=ID gives all of one",
             },
             "POST": {

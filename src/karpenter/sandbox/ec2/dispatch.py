@@ -110,6 +110,9 @@ class Dispatcher:
             raise _LostRequestError
         world.throttle.check(service, name, parameters)
         world.access.check_permission(service, name, call.access_key, parameters)
+        refused = world.guard.check(world, service, name, call.access_key, parameters)
+        if refused is not None:
+            raise world.access.denied(service, refused.action, refused.resource)
         if struck.error is not None:
             raise struck.error
         world.settle()

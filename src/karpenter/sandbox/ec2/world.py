@@ -25,6 +25,7 @@ from karpenter.sandbox.ec2.clock import ModelClock
 from karpenter.sandbox.ec2.compute import Ec2
 from karpenter.sandbox.ec2.compute.prices import Prices
 from karpenter.sandbox.ec2.compute.seam import Profile
+from karpenter.sandbox.ec2.rights import Guard
 from karpenter.sandbox.ec2.services.eks import Clusters
 from karpenter.sandbox.ec2.services.iam.store import Iam
 from karpenter.sandbox.ec2.services.sqs.store import Queues
@@ -75,6 +76,7 @@ class World:
         self.throttle = Throttle(self.options.limits, self.clock.elapsed_s)
         self.faults = Faults(Random(self.options.seed + 1))  # noqa: S311
         self.access = Access(self.account, self.region)
+        self.guard = Guard()
         self.sqs = Queues(self.account, self.region, self.random)
         self.bus = Bus(
             self.clock, self.sqs.deliver, account=self.account, region=self.region, random=self.random

@@ -87,11 +87,11 @@ class Access:
                 and fnmatchcase(access_key, denial.access_key)
                 and (not denial.containing or denial.containing in json.dumps(parameters, default=str))
             ):
-                raise self._denied(service, operation, denial.resource)
+                raise self.denied(service, f"{service}:{operation}", denial.resource)
 
-    def _denied(self, service: str, operation: str, resource: str) -> ModelError:
+    def denied(self, service: str, action: str, resource: str) -> ModelError:
+        """Gives the refusal of an action such as ``iam:PassRole``, worded as the service that was asked words it."""
         principal = f"arn:aws:sts::{self._account}:assumed-role/KarpenterControllerRole-sandbox/model"
-        action = f"{service}:{operation}"
         reason = (
             f"User: {principal} is not authorized to perform: {action} on resource: {resource} because no "
             f"identity-based policy allows the {action} action"

@@ -93,6 +93,13 @@ class Event(Document):
     copies: int = 1
 
 
+class Enforcement(Document):
+    """Puts an access key under the policies that a role has at each moment; without a role it is free again."""
+
+    access_key: str
+    role: str = ""
+
+
 class SsmParameter(Document):
     """Sets a parameter, public ones included."""
 
@@ -240,6 +247,17 @@ def _allow_all(world: World, _: Nothing) -> dict[str, Any]:
     return {"denials": 0}
 
 
+def _enforce(world: World, wanted: Enforcement) -> dict[str, Any]:
+    if wanted.role and wanted.role not in world.iam.roles:
+        raise ActionError(
+            f"enforce: no role {wanted.role!r}", hint=f"one of {', '.join(sorted(world.iam.roles))}"
+        )
+    world.guard.roles.pop(wanted.access_key, None)
+    if wanted.role:
+        world.guard.roles[wanted.access_key] = wanted.role
+    return {"roles": world.guard.roles}
+
+
 def _credentials(world: World, wanted: Credentials) -> dict[str, Any]:
     world.access.credentials = wanted
     return {"credentials": msgspec.to_builtins(wanted)}
@@ -296,6 +314,7 @@ ACTIONS: Mapping[str, Verb] = {
     "clearFaults": Verb(Nothing, _clear_faults, "take all faults back"),
     "deny": Verb(Denial, _deny, "take a permission away"),
     "allowAll": Verb(Nothing, _allow_all, "give all permissions back"),
+    "enforce": Verb(Enforcement, _enforce, "weigh the calls of an access key by a role's policies"),
     "credentials": Verb(Credentials, _credentials, "say which access keys are good"),
     "throttling": Verb(Limits, _throttling, "change EC2's request buckets, or switch them off"),
     "zonalShift": Verb(ZonalShift, _zonal_shift, "move traffic away from a zone, or back"),
