@@ -96,6 +96,8 @@ async def test_tags_of_other_names_cannot_be_written_on_our_own_instances(
     with pytest.raises(AwsError, match="UnauthorizedOperation"):
         await aws.call("ec2", "CreateTags", Resources=[identity], Tags=[{"Key": "owner", "Value": "me"}])
 
+    assert [each["action"] for each in confined.see("rights")["refused"]] == ["ec2:CreateTags"]
+
 
 async def test_a_profile_with_another_role_is_not_made(confined: Model, aws: Remembering) -> None:
     desk = await desk_for(aws)

@@ -76,7 +76,7 @@ def test_all_but_some_actions_and_resources() -> None:
         ("ForAnyValue:StringEquals", ["c"], ("a", "b"), False),
     ],
 )
-def test_conditions_hold_as_in_iam(operator: str, wanted: Any, values: Any, holds: bool) -> None:
+def test_conditions_hold_as_in_iam(operator: str, wanted: Any, values: Any, *, holds: bool) -> None:
     condition = {operator: {"aws:ResourceTag/Owner": wanted}}
     policy = _policy({**_TERMINATE, "Condition": condition})
     context = {} if values is None else {"aws:resourcetag/owner": values}
