@@ -30,6 +30,8 @@ INTERRUPTED = 130
 _COMMANDS: Mapping[str, tuple[str, str]] = {
     "controller": ("karpenter.cli.controller", "Run the controller against a cluster and AWS."),
     "crds": ("karpenter.cli.crds", "Print the definitions of our kinds, for kubectl."),
+    "install": ("karpenter.cli.install", "Prepare an EKS cluster and its AWS account."),
+    "uninstall": ("karpenter.cli.uninstall", "Take back what an installation made."),
     "convert": ("karpenter.cli.convert", "Rewrite manifests of old Karpenter versions as v1."),
     "solve": ("karpenter.cli.solve", "Decide which nodes the pods of a problem file get."),
     "sandbox": ("karpenter.cli.sandbox", "Stand-ins for AWS and for kubelets, on this machine."),

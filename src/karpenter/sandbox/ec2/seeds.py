@@ -18,6 +18,7 @@ from karpenter.sandbox.ec2.bus import Rule
 from karpenter.sandbox.ec2.clock import ModelClock
 from karpenter.sandbox.ec2.releases import release
 from karpenter.sandbox.ec2.services.eks import AccessEntry, Cluster
+from karpenter.sandbox.ec2.services.iam.store import IdentityProvider
 from karpenter.sandbox.ec2.world import Options, World
 
 __all__ = ["DISCOVERY_TAG", "RULES", "seeded"]
@@ -50,9 +51,12 @@ def seeded(clock: ModelClock | None = None, options: Options | None = None) -> W
     """Makes a world that is ready for a cluster's nodes."""
     world = World(clock, options)
     network = _network(world)
-    _roles(world)
+    if not world.options.bare:
+        _roles(world)
     _cluster(world, network)
-    _queue(world)
+    _node_group(world, network)
+    if not world.options.bare:
+        _queue(world)
     now = world.clock.now()
     release(world, now - timedelta(days=35))
     release(world, now - timedelta(days=5))
@@ -64,7 +68,7 @@ def _network(world: World) -> dict[str, Any]:
 
     def tags(kind: str, title: str) -> list[dict[str, Any]]:
         pairs = {"Name": title, DISCOVERY_TAG: name}
-        if kind == "vpc":
+        if kind == "vpc" or world.options.bare:
             del pairs[DISCOVERY_TAG]
         return [
             {"ResourceType": kind, "Tags": [{"Key": key, "Value": value} for key, value in pairs.items()]}
@@ -135,11 +139,40 @@ def _cluster(world: World, network: Mapping[str, Any]) -> None:
             tags={DISCOVERY_TAG: name},
         )
     )
-    node_role = world.iam.roles[world.node_role].arn
-    cluster.entries[node_role] = AccessEntry(
-        node_role, "EC2_LINUX", ["system:nodes"], "system:node:{{EC2PrivateDNSName}}", now
-    )
+    issuer = cluster.issuer.removeprefix("https://")
+    provider = world.iam.arn("oidc-provider", "/", issuer)
+    world.iam.providers[provider] = IdentityProvider(provider, issuer, ["sts.amazonaws.com"], [], now)
+    if not options.bare:
+        node_role = world.iam.roles[world.node_role].arn
+        cluster.entries[node_role] = AccessEntry(
+            node_role, "EC2_LINUX", ["system:nodes"], "system:node:{{EC2PrivateDNSName}}", now
+        )
     world.zonal_shifts.register(arn)
+
+
+def _node_group(world: World, network: Mapping[str, Any]) -> None:
+    """Puts a managed node group beside what Karpenter makes, as every cluster needs one to begin with."""
+    cluster, now = world.eks.by_name[world.options.cluster], world.clock.now()
+    cluster.nodegroups["system"] = {
+        "nodegroupName": "system",
+        "nodegroupArn": world.eks.arn(
+            f"nodegroup/{cluster.name}/system/00000000-0000-0000-0000-000000000001"
+        ),
+        "clusterName": cluster.name,
+        "version": cluster.version,
+        "createdAt": now,
+        "modifiedAt": now,
+        "status": "ACTIVE",
+        "capacityType": "ON_DEMAND",
+        "scalingConfig": {"minSize": 2, "maxSize": 3, "desiredSize": 2},
+        "instanceTypes": ["m5.large"],
+        "subnets": list(network["subnetIds"]),
+        "amiType": "AL2023_x86_64_STANDARD",
+        "nodeRole": world.iam.arn("role", "/", f"EKSNodeRole-{cluster.name}"),
+        "labels": {},
+        "diskSize": 20,
+        "health": {"issues": []},
+    }
 
 
 def _queue(world: World) -> None:

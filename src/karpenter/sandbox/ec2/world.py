@@ -41,7 +41,10 @@ DEFAULT_REGION = "us-west-2"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a world is made from; the same options and calls give the same world again."""
+    """What a world is made from; the same options and calls give the same world again.
+
+    ``bare`` leaves out all that an installation of Karpenter adds to a cluster: roles, queue, tags, access.
+    """
 
     region: str = DEFAULT_REGION
     account: str = DEFAULT_ACCOUNT
@@ -49,6 +52,7 @@ class Options:
     cluster_version: str = "1.33"
     cluster_endpoint: str = ""
     cluster_ca: str = ""
+    bare: bool = False
     seed: int = 0
     limits: Limits = field(default_factory=Limits)
 

@@ -36,6 +36,18 @@ class AccessEntry:
 
 
 @dataclass(slots=True)
+class PodIdentity:
+    """Which role the pods of a ServiceAccount get."""
+
+    id: str
+    namespace: str
+    service_account: str
+    role_arn: str
+    created_at: datetime
+    tags: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class Cluster:
     """A cluster as DescribeCluster shows it."""
 
@@ -53,6 +65,8 @@ class Cluster:
     tags: dict[str, str] = field(default_factory=dict)
     entries: dict[str, AccessEntry] = field(default_factory=dict)
     nodegroups: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    identities: dict[str, PodIdentity] = field(default_factory=dict)
+    authentication_mode: str = "API_AND_CONFIG_MAP"
 
     def shown(self) -> dict[str, Any]:
         """Gives the cluster in the shape of the API."""
@@ -75,7 +89,7 @@ class Cluster:
             "platformVersion": "eks.1",
             "tags": dict(self.tags),
             "health": {"issues": []},
-            "accessConfig": {"authenticationMode": "API_AND_CONFIG_MAP"},
+            "accessConfig": {"authenticationMode": self.authentication_mode},
             "upgradePolicy": {"supportType": "STANDARD"},
             "zonalShiftConfig": {"enabled": True},
             "deletionProtection": False,
@@ -206,6 +220,64 @@ def describe_nodegroup(request: Request, parameters: Mapping[str, Any]) -> Mappi
     return {"nodegroup": cluster.nodegroups[name]}
 
 
+def create_pod_identity_association(request: Request, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Gives the pods of a ServiceAccount a role."""
+    cluster = _cluster(request, parameters["clusterName"])
+    namespace, account = parameters["namespace"], parameters["serviceAccount"]
+    if any(
+        (each.namespace, each.service_account) == (namespace, account) for each in cluster.identities.values()
+    ):
+        raise ModelError(
+            "ResourceInUseException",
+            f"Association already exists: {namespace}/{account}",
+            status=409,
+        )
+    unique = uuid.uuid5(uuid.NAMESPACE_URL, f"{cluster.arn}/{namespace}/{account}/{request.request_id}")
+    made = PodIdentity(
+        f"a-{unique.hex[:17]}",
+        namespace,
+        account,
+        parameters["roleArn"],
+        request.now,
+        dict(parameters.get("tags", {})),
+    )
+    cluster.identities[made.id] = made
+    return {"association": _identity_shown(request, cluster, made)}
+
+
+def describe_pod_identity_association(request: Request, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Gives one association."""
+    cluster, found = _identity(request, parameters)
+    return {"association": _identity_shown(request, cluster, found)}
+
+
+def update_pod_identity_association(request: Request, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Changes the role of an association."""
+    cluster, found = _identity(request, parameters)
+    found.role_arn = parameters.get("roleArn", found.role_arn)
+    return {"association": _identity_shown(request, cluster, found)}
+
+
+def delete_pod_identity_association(request: Request, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Forgets an association."""
+    cluster, found = _identity(request, parameters)
+    del cluster.identities[found.id]
+    return {"association": _identity_shown(request, cluster, found)}
+
+
+def list_pod_identity_associations(request: Request, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Gives the associations of a cluster, of a namespace or of one ServiceAccount."""
+    cluster = _cluster(request, parameters["clusterName"])
+    shown = [
+        _identity_shown(request, cluster, each)
+        for each in cluster.identities.values()
+        if parameters.get("namespace") in {None, each.namespace}
+        and parameters.get("serviceAccount") in {None, each.service_account}
+    ]
+    fields = ("clusterName", "namespace", "serviceAccount", "associationArn", "associationId")
+    return {"associations": [{name: each[name] for name in fields} for each in shown]}
+
+
 def handlers() -> Mapping[str, Handler]:
     """Gives the handler of each operation."""
     return {
@@ -218,6 +290,11 @@ def handlers() -> Mapping[str, Handler]:
         "DeleteAccessEntry": delete_access_entry,
         "AssociateAccessPolicy": associate_access_policy,
         "ListAssociatedAccessPolicies": list_associated_access_policies,
+        "CreatePodIdentityAssociation": create_pod_identity_association,
+        "DescribePodIdentityAssociation": describe_pod_identity_association,
+        "UpdatePodIdentityAssociation": update_pod_identity_association,
+        "DeletePodIdentityAssociation": delete_pod_identity_association,
+        "ListPodIdentityAssociations": list_pod_identity_associations,
         "ListNodegroups": list_nodegroups,
         "DescribeNodegroup": describe_nodegroup,
     }
@@ -252,6 +329,27 @@ def _entry_shown(request: Request, cluster: Cluster, entry: AccessEntry) -> dict
         "tags": entry.tags,
         "username": entry.username,
         "type": entry.type,
+    }
+
+
+def _identity(request: Request, parameters: Mapping[str, Any]) -> tuple[Cluster, PodIdentity]:
+    cluster, id_ = _cluster(request, parameters["clusterName"]), parameters["associationId"]
+    if id_ not in cluster.identities:
+        raise _not_found(f"The association ID is invalid: {id_}")
+    return cluster, cluster.identities[id_]
+
+
+def _identity_shown(request: Request, cluster: Cluster, found: PodIdentity) -> dict[str, Any]:
+    return {
+        "clusterName": cluster.name,
+        "namespace": found.namespace,
+        "serviceAccount": found.service_account,
+        "roleArn": found.role_arn,
+        "associationArn": request.world.eks.arn(f"podidentityassociation/{cluster.name}/{found.id}"),
+        "associationId": found.id,
+        "tags": found.tags,
+        "createdAt": found.created_at,
+        "modifiedAt": found.created_at,
     }
 
 

@@ -34,6 +34,8 @@ def put_rule(request: Request, parameters: Mapping[str, Any]) -> Mapping[str, An
     before = request.world.bus.rules.get(name)
     if before is not None:
         rule.targets = before.targets
+        # EventBridge takes tags only with a new rule.
+        rule.tags = before.tags
     request.world.bus.rules[name] = rule
     return {"RuleArn": _arn(request, name)}
 
@@ -91,6 +93,12 @@ def list_targets_by_rule(request: Request, parameters: Mapping[str, Any]) -> Map
     return {"Targets": list(_rule(request, parameters["Rule"]).targets.values())}
 
 
+def list_tags_for_resource(request: Request, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Gives the tags of a rule."""
+    rule = _rule(request, parameters["ResourceARN"].rpartition("/")[2])
+    return {"Tags": [{"Key": key, "Value": value} for key, value in rule.tags.items()]}
+
+
 def put_events(request: Request, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
     """Publishes events; each one that is wrong fails alone."""
     results = [_put_event(request, entry) for entry in parameters["Entries"]]
@@ -107,6 +115,7 @@ def handlers() -> Mapping[str, Handler]:
         "DescribeRule": describe_rule,
         "ListRules": list_rules,
         "ListTargetsByRule": list_targets_by_rule,
+        "ListTagsForResource": list_tags_for_resource,
         "PutEvents": put_events,
     }
 
