@@ -37,7 +37,13 @@ Examples:
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, help="Port on 127.0.0.1; without it a free one."
 )
-@click.option("--token", default="", help="The bearer token; without it a random one.")
+@click.option(
+    "--token",
+    default="",
+    envvar="KARPENTER_SANDBOX_TOKEN",
+    show_envvar=True,
+    help="The bearer token; without it a random one.",
+)
 @click.option(
     "--token-file",
     type=click.Path(dir_okay=False, path_type=Path),

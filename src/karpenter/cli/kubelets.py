@@ -94,6 +94,21 @@ Examples:
     help="Until they have ended.",
 )
 @click.option(
+    "--job-time",
+    "job_s",
+    type=SECONDS,
+    default=None,
+    help="How long the containers of Jobs run. [default: for ever, but for annotations]",
+)
+@click.option(
+    "--lease-period",
+    "lease_s",
+    type=SECONDS,
+    default="10s",
+    show_default=True,
+    help="How often a node says that it lives, in real time.",
+)
+@click.option(
     "--speed",
     type=click.FloatRange(0, min_open=True),
     help="Model seconds per second for all of the above. [default: the model's]",
@@ -145,7 +160,9 @@ def kubelets(kubeconfig: Path, ec2: str, rules: Path | None, **dials: Any) -> No
     except KubeconfigError as refused:
         raise InputError(refused.message, hint=refused.hint) from refused
     fleet = Fleet(connection, ec2, Settings(**dials), tell=output.say, rules=rules)
-    asyncio.run(_play(fleet, f"the kubelets of {ec2} at {connection.url}; Ctrl-C ends them"))
+    # The address may carry the token, which is nobody's to read in a log.
+    server = connection.url.rpartition("@")[2].rpartition("//")[2]
+    asyncio.run(_play(fleet, f"the kubelets of {ec2} at {server}; Ctrl-C ends them"))
 
 
 async def _play(fleet: Fleet, told: str) -> None:

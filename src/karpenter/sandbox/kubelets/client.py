@@ -55,6 +55,8 @@ class Connection:
     url: str
     tls: ssl.SSLContext | None = None
     token: str = ""
+    authority: str = ""
+    """The certificate by which the server is known, in PEM; empty where the kubeconfig has none."""
 
 
 class _Status(msgspec.Struct):
@@ -86,7 +88,8 @@ def read_kubeconfig(path: Path) -> Connection:
             hint="use one with a client certificate or a token",
         )
     token = user.get("token") or _beside(path, user.get("tokenFile")).decode().strip()
-    return Connection(url, _tls(path, cluster, user) if url.startswith("https") else None, token)
+    tls = _tls(path, cluster, user) if url.startswith("https") else None
+    return Connection(url, tls, token, _data(path, cluster, "certificate-authority").decode())
 
 
 def _named(document: Mapping[str, Any], kind: str, name: str) -> Mapping[str, Any]:

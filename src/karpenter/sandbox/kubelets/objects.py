@@ -44,6 +44,11 @@ class PodView(Pod):
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
     @property
+    def is_of_a_job(self) -> bool:
+        """Says whether a Job made it, which waits for its end."""
+        return any(each.kind == "Job" for each in self.metadata.owner_references)
+
+    @property
     def is_over(self) -> bool:
         """Says whether all its containers have ended for good."""
         return self.status.phase in {"Succeeded", "Failed"}

@@ -136,7 +136,8 @@ class Keeper:
                 return
             run.admitted = True
             progress = await self._start(run, Progress(host_ip, run.pod.status.start_time or now))
-        complete_s = self._time(run, "complete-after", None)
+        usual_s = self._settings.job_s if run.pod.is_of_a_job else None
+        complete_s = self._time(run, "complete-after", usual_s)
         pause_s = _FIRST_PAUSE_S
         while complete_s is not None:
             await self._pace.sleep(complete_s)

@@ -34,6 +34,9 @@ class Settings:
     pod_stop_s: float = 0.1
     """From the wish to delete a pod to its end, unless its grace period is shorter or an annotation says so."""
 
+    job_s: float | None = None
+    """How long containers of a Job's pods run, unless an annotation says so; None for ever."""
+
     speed: float | None = None
     """Model seconds per second; None follows the model, and takes 1 where its clock stands still."""
 

@@ -8,6 +8,7 @@ not pods. Pods may come before their node does; they count as soon as it is ther
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias, TypeVar
@@ -25,6 +26,9 @@ _K = TypeVar("_K")
 # Questions are remembered; when there are more, the oldest are asked anew.
 _MOST_QUESTIONS: Final = 4000
 _NOTHING: Final[Mapping[str, str]] = {}
+# Versions of nodes begin so far apart that no two nodes ever have the same.
+_EPOCHS: Final = itertools.count(1)
+_EPOCH_BITS: Final = 40
 
 
 @dataclass(slots=True, eq=False)
@@ -132,7 +136,7 @@ class Cluster:
         self.wishing: dict[tuple[int, Term], Counts] = {}
         self.generation = 1
         # Grows when a node comes, goes, or changes its labels, taints or cordon.
-        self.layout = 1
+        self.layout = next(_EPOCHS) << _EPOCH_BITS
         self._promised_to: dict[str, str] = {}
         self._homeless: dict[str, dict[str, PodInfo]] = {}
         self._answers: dict[_Question, Counts] = {}
@@ -151,12 +155,14 @@ class Cluster:
         if node is not None:
             changed = node.read(wire, self.generation)
             self.layout += node.generation == self.generation
+            # A node that only says that it lives changes no decision.
+            self.generation -= not changed
             return changed
         node = self.nodes[name] = NodeInfo(name)
         node.read(wire, self.generation)
         self.layout += 1
-        # A node of the same name may have been here before, and shapes remember it.
-        node.version = self.generation * 1_000_000
+        # A node of the same name may have been here before, or in another cluster, and shapes remember it.
+        node.version = next(_EPOCHS) << _EPOCH_BITS
         self.order.append(node)
         for pod in self._homeless.pop(name, {}).values():
             self._settle(node, pod)

@@ -15,7 +15,7 @@ from typing import Final
 
 from karpenter.sandbox.scheduler.cluster import Cluster, NodeInfo
 from karpenter.sandbox.scheduler.filters import Attempt, Verdict
-from karpenter.sandbox.scheduler.pods import PodInfo
+from karpenter.sandbox.scheduler.pods import PodInfo, Shape
 from karpenter.sandbox.scheduler.preemption import Room, ineligible, make_room
 from karpenter.sandbox.scheduler.scoring import scores
 from karpenter.sandbox.scheduler.storage import CONFLICT
@@ -67,19 +67,20 @@ class Decider:
         self._is_new = minor >= _NEW_WORDS_FROM_MINOR
         self._random = random.Random(seed)  # noqa: S311 - breaks ties, guards nothing
         self._start = 0
-        self._refused: dict[int, tuple[int, Refused]] = {}
+        # With the shape itself: another may come to stand where one was that is gone.
+        self._refused: dict[int, tuple[int, Shape, Refused]] = {}
 
     def decide(self, pod: PodInfo) -> Placed | Refused:
         """Gives the node for a pod, or why there is none."""
         # Pods that say the same are refused alike until something changes.
         known = self._refused.get(id(pod.shape))
-        if known is not None and known[0] == self._cluster.generation and not pod.nominated:
-            return known[1]
+        if known is not None and known[:2] == (self._cluster.generation, pod.shape) and not pod.nominated:
+            return known[2]
         decision = self._decide(pod)
         if isinstance(decision, Refused) and decision.room is None and not pod.nominated:
             if len(self._refused) > 10_000:
                 self._refused.clear()
-            self._refused[id(pod.shape)] = (self._cluster.generation, decision)
+            self._refused[id(pod.shape)] = (self._cluster.generation, pod.shape, decision)
         return decision
 
     def _decide(self, pod: PodInfo) -> Placed | Refused:

@@ -45,6 +45,8 @@ class SchedulingQueue:
         self._longest_s = longest_backoff_s
         self._flush_s = flush_s
         self._entries: dict[str, _Entry] = {}
+        # Those of them that were refused: every change asks them all, and most others are on their way already.
+        self._refused: dict[str, _Entry] = {}
         self._ready: list[tuple[int, int, str]] = []
         self._resting: list[tuple[float, int, str]] = []
         self._order = 0
@@ -71,6 +73,7 @@ class SchedulingQueue:
     def drop(self, uid: str) -> None:
         """Forgets a pod."""
         self._entries.pop(uid, None)
+        self._refused.pop(uid, None)
 
     def pop(self) -> PodInfo | None:
         """Gives the next pod and forgets it, or None if nobody is to be tried now."""
@@ -82,6 +85,7 @@ class SchedulingQueue:
                 entry.attempts += 1
                 entry.tried = self._clock.monotonic()
                 entry.place = _Place.REFUSED
+                self._refused[uid] = entry
                 return entry.pod
         return None
 
@@ -91,6 +95,7 @@ class SchedulingQueue:
         if entry is not None:
             entry.plugins = plugins
             entry.place = _Place.REFUSED
+            self._refused[pod.uid] = entry
 
     def retry(self, pod: PodInfo) -> None:
         """Tries a pod again after its back-off: what was decided could not be carried out."""
@@ -103,10 +108,8 @@ class SchedulingQueue:
 
     def move(self, plugins: frozenset[str] | None = None) -> None:
         """Brings back the pods that one of these refused; all with None."""
-        for entry in self._entries.values():
-            if entry.place is _Place.REFUSED and (
-                plugins is None or not entry.plugins or entry.plugins & plugins
-            ):
+        for entry in tuple(self._refused.values()):
+            if plugins is None or not entry.plugins or entry.plugins & plugins:
                 self._come_back(entry)
 
     async def wait(self) -> None:
@@ -127,11 +130,12 @@ class SchedulingQueue:
     def flush(self) -> None:
         """Brings back those that were refused long ago."""
         now = self._clock.monotonic()
-        for entry in self._entries.values():
-            if entry.place is _Place.REFUSED and now - entry.tried >= self._flush_s:
+        for entry in tuple(self._refused.values()):
+            if now - entry.tried >= self._flush_s:
                 self._come_back(entry)
 
     def _come_back(self, entry: _Entry) -> None:
+        self._refused.pop(entry.pod.uid, None)
         due = entry.tried + min(self._first_s * 2 ** min(entry.attempts - 1, 10), self._longest_s)
         if due <= self._clock.monotonic():
             entry.place = _Place.READY

@@ -18,13 +18,13 @@ from karpenter.sandbox.scheduler.deciding import Decider, Placed, Refused
 from karpenter.sandbox.scheduler.matching import Wire
 from karpenter.sandbox.scheduler.pods import PodInfo, read_pod
 from karpenter.sandbox.scheduler.queueing import SchedulingQueue
+from karpenter.sandbox.scheduler.speaking import Spokesman, Word
 from karpenter.sandbox.scheduler.storage import is_bound
 
 __all__ = ["Hands", "NotCarriedOutError", "Pace", "Scheduler"]
 
 _NAME: Final = "default-scheduler"
 _FLUSH_EVERY_S: Final = 30.0
-_REPEAT_S: Final = 30.0
 _VOLUME_POLL_S: Final = 0.05
 _ROOM: Final = frozenset(
     {"NodeResourcesFit", "NodePorts", "PodTopologySpread", "InterPodAffinity", "VolumeBinding"}
@@ -92,7 +92,7 @@ class Scheduler:
             flush_s=pace.flush_s,
         )
         self._assumed: dict[str, str] = {}
-        self._said: dict[str, tuple[str, float]] = {}
+        self._spokesman = Spokesman(clock, self._say)
         self._busy: set[asyncio.Task[None]] = set()
 
     @property
@@ -125,7 +125,7 @@ class Scheduler:
         self.cluster.unpromise(pod.uid)
         known = self.cluster.pods.get(pod.uid)
         self._assumed.pop(pod.uid, None)
-        self._said.pop(pod.uid, None)
+        self._spokesman.forget(pod.uid)
         self.cluster.set_pod(pod)
         if known is not None and (pod.terminal or pod.terminating != known.terminating):
             self._queue.move(_ROOM)
@@ -136,7 +136,7 @@ class Scheduler:
         self._queue.drop(uid)
         self.cluster.unpromise(uid)
         self._assumed.pop(uid, None)
-        self._said.pop(uid, None)
+        self._spokesman.forget(uid)
         if self.cluster.drop_pod(uid) is not None:
             self._queue.move(_ROOM)
 
@@ -213,6 +213,7 @@ class Scheduler:
         try:
             while True:
                 pod = self._queue.pop()
+                self._spokesman.pump()
                 if pod is None:
                     await self._queue.wait()
                 else:
@@ -238,23 +239,25 @@ class Scheduler:
             self._background(self._make_room(pod, decision))
             return
         nominated = "" if decision.gives_up_promise and pod.nominated else None
-        self._say_refused(pod, decision.message, nominated)
+        self._spokesman.refused(pod, decision.message, nominated)
 
     def _assume(self, pod: PodInfo, node: str) -> None:
         self._queue.drop(pod.uid)
+        self._spokesman.forget(pod.uid)
         self.cluster.unpromise(pod.uid)
         self._assumed[pod.uid] = node
         self.cluster.set_pod(replace(pod, node=node))
 
-    def _say_refused(self, pod: PodInfo, message: str, nominated: str | None) -> None:
-        said, when = self._said.get(pod.uid, ("", 0.0))
-        now = self._clock.monotonic()
-        if said == message and nominated is None and now - when < _REPEAT_S:
-            return
-        self._said[pod.uid] = (message, now)
-        self._hands.tell_refused(pod.wire, message)
-        if said != message or nominated is not None:
-            self._background(self._hands.refuse(pod.wire, message, nominated))
+    def _say(self, word: Word) -> None:
+        self._background(self._say_it(word))
+
+    async def _say_it(self, word: Word) -> None:
+        try:
+            self._hands.tell_refused(word.pod.wire, word.message)
+            if word.is_news:
+                await self._hands.refuse(word.pod.wire, word.message, word.nominated)
+        finally:
+            self._spokesman.done()
 
     async def _bind(self, pod: PodInfo, node: str) -> None:
         try:

@@ -27,7 +27,12 @@ from karpenter.sandbox.workloads.cronjobs import CronJobs
 from karpenter.sandbox.workloads.daemonsets import DaemonSets
 from karpenter.sandbox.workloads.deployments import Deployments
 from karpenter.sandbox.workloads.garbage import GarbageCollector
-from karpenter.sandbox.workloads.housekeeping import Accounts, EventExpiry, PodCollector
+from karpenter.sandbox.workloads.housekeeping import (
+    Accounts,
+    EventExpiry,
+    PodCollector,
+    stand_in_authority,
+)
 from karpenter.sandbox.workloads.jobs import Jobs
 from karpenter.sandbox.workloads.keda import ScaledObjects, install_definition
 from karpenter.sandbox.workloads.namespaces import Namespaces
@@ -74,7 +79,6 @@ class Manager:
         *,
         tell: Callable[[str], None],
         clock: Clock | None = None,
-        authority: str = "",
     ) -> None:
         self._connection = connection
         # An address may carry credentials, which are nobody's to read in a log.
@@ -82,7 +86,7 @@ class Manager:
         self._settings = settings
         self._tell = tell
         self._clock = clock or SystemClock()
-        self._authority = authority
+        self._authority = connection.authority or stand_in_authority()
         self.scheduler: Scheduler | None = None
         self.ready = asyncio.Event()
 

@@ -66,6 +66,7 @@ def pod(
     host_network: bool = False,
     node: str = "n",
     ready: str = "",
+    owner: str = "",
 ) -> PodView:
     container: dict[str, Any] = {"name": "c", "image": "i", "resources": {"requests": dict(requests or {})}}
     if host_port:
@@ -78,6 +79,8 @@ def pod(
         "uid": f"uid-{name}",
         "annotations": {f"sandbox.karpenter.sh/{key}": value for key, value in (annotations or {}).items()},
     }
+    if owner:
+        metadata["ownerReferences"] = [{"apiVersion": "v1", "kind": owner, "name": "o", "uid": "u"}]
     if grace_s is not None:
         metadata |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": grace_s}
     document = {

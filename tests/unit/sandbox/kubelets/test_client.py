@@ -67,6 +67,7 @@ def test_a_kubeconfig_with_certificates_is_read(tmp_path: Path) -> None:
     assert connection.tls is not None
     assert connection.tls.check_hostname
     assert connection.token == ""
+    assert connection.authority.startswith("-----BEGIN CERTIFICATE-----")
 
 
 def test_a_token_may_stand_beside_the_kubeconfig(tmp_path: Path) -> None:

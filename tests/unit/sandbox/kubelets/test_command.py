@@ -46,7 +46,7 @@ def test_the_kubelets_run_until_they_are_asked_to_stop(
 
     assert code == 0
     assert capsys.readouterr().out == ""
-    assert said[0] == "the kubelets of http://127.0.0.1:1 at http://127.0.0.1:1; Ctrl-C ends them"
+    assert said[0] == "the kubelets of http://127.0.0.1:1 at 127.0.0.1:1; Ctrl-C ends them"
     assert said[-1] == "stopped"
 
 

@@ -23,12 +23,11 @@ HOST = "10.0.0.1"
 class Ward:
     """A keeper of pods in faked time."""
 
-    def __init__(self, speed: float = 1.0) -> None:
+    def __init__(self, speed: float = 1.0, *, job_s: float | None = None) -> None:
         self.api = Paper()
         self.clock = FakeClock()
-        self.keeper = Keeper(
-            self.api, Pace(self.clock, speed), Settings(image_pull_s=1, pod_start_s=1), Addresses()
-        )
+        settings = Settings(image_pull_s=1, pod_start_s=1, job_s=job_s)
+        self.keeper = Keeper(self.api, Pace(self.clock, speed), settings, Addresses())
 
     def live(self, seen: PodView, refusal: Refusal | None = None) -> tuple[Run, asyncio.Task[None]]:
         run = Run(seen)
@@ -152,6 +151,22 @@ async def test_a_pod_completes_when_it_is_told_to(policy: str, code: str, phase:
     assert "terminated" in ward.last["containerStatuses"][0]["state"]
     assert conditions(ward.last)["Ready"] == "False"
     assert not run.admitted
+
+
+@pytest.mark.parametrize(
+    ("owner", "annotations", "phase"),
+    [("Job", {}, "Succeeded"), ("ReplicaSet", {}, "Running"), ("Job", {"complete-after": "1h"}, "Running")],
+)
+async def test_pods_of_jobs_may_end_by_themselves(
+    owner: str, annotations: dict[str, str], phase: str
+) -> None:
+    ward = Ward(job_s=5)
+    _, task = ward.live(pod(restart_policy="Never", owner=owner, annotations=annotations))
+
+    await ward.clock.advance(10)
+
+    assert ward.last["phase"] == phase
+    task.cancel()
 
 
 async def test_what_ends_but_should_not_is_started_again_after_growing_pauses() -> None:

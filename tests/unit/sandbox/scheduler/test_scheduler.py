@@ -239,3 +239,40 @@ async def test_a_pod_that_changes_what_it_asks_for_is_tried_again() -> None:
         await play.clock.advance(2)
 
         assert play.hands.bound == {"a": "n0"}
+
+
+async def test_news_of_a_refusal_waits_its_turn_and_only_the_newest_is_told() -> None:
+    async with _playing(node("n0", cpu="0")) as play:
+        await play.pods(wire_pod("a"))
+        first = play.hands.refused["a"][0]
+
+        for number in range(1, 4):
+            play.scheduler.node_changed(None, node(f"n{number}", cpu="0"))
+            await play.clock.advance(0.3)
+        assert play.hands.refused["a"][0] == first
+        await play.clock.advance(3)
+
+        assert play.hands.refused["a"][0].startswith("0/4 nodes are available")
+        assert len(play.hands.told) == 2
+
+
+async def test_who_gets_a_node_has_nothing_more_to_say() -> None:
+    async with _playing(node("n0", cpu="0")) as play:
+        await play.pods(wire_pod("a"))
+        play.scheduler.node_changed(None, node("n1", cpu="0"))
+        await play.clock.advance(0.5)
+
+        play.scheduler.node_changed(None, node("n2", cpu="4"))
+        await play.clock.advance(5)
+
+        assert play.hands.bound == {"a": "n2"}
+        assert len(play.hands.told) == 1
+
+
+async def test_a_node_that_only_says_that_it_lives_changes_nothing() -> None:
+    async with _playing(node("n0", cpu="0")) as play:
+        before = play.scheduler.cluster.generation
+
+        play.scheduler.node_changed(None, node("n0", cpu="0"))
+
+        assert play.scheduler.cluster.generation == before

@@ -4,10 +4,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from cryptography import x509
 
 from karpenter.sandbox.workloads.budgets import Budgets
 from karpenter.sandbox.workloads.garbage import GarbageCollector
-from karpenter.sandbox.workloads.housekeeping import Accounts, EventExpiry, PodCollector
+from karpenter.sandbox.workloads.housekeeping import (
+    Accounts,
+    EventExpiry,
+    PodCollector,
+    stand_in_authority,
+)
 from karpenter.sandbox.workloads.namespaces import Namespaces
 from karpenter.sandbox.workloads.nodelifecycle import NodeLifecycle, TaintEviction, taints_for
 from karpenter.sandbox.workloads.resources import (
@@ -336,3 +342,9 @@ async def test_a_deleted_namespace_is_emptied_before_it_goes() -> None:
         await stage.pass_time(1)
 
         assert stage.all(NAMESPACE) == []
+
+
+def test_a_server_without_a_certificate_gives_pods_one_that_can_be_read() -> None:
+    certificate = x509.load_pem_x509_certificate(stand_in_authority().encode())
+
+    assert certificate.subject.rfc4514_string() == "CN=karpenter-sandbox"

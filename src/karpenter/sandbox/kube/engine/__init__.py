@@ -4,6 +4,7 @@
 __all__ = [
     "admission",
     "admitting",
+    "bodies",
     "calls",
     "definitions",
     "deleting",

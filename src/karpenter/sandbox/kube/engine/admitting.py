@@ -15,7 +15,8 @@ from typing import Any, Final
 from karpenter.api.schema import Problem
 from karpenter.api.schema.problems import distinct
 from karpenter.api.schema.problems import invalid as invalid_problem
-from karpenter.sandbox.kube.engine.calls import Call, Options, strict_complaint, unrecognised
+from karpenter.sandbox.kube.engine.bodies import unrecognised
+from karpenter.sandbox.kube.engine.calls import Call, Options, strict_complaint
 from karpenter.sandbox.kube.errors import ApiError, invalid
 from karpenter.sandbox.kube.kinds.behaviour import Behaviour, behaviour_of
 from karpenter.sandbox.kube.kinds.catalogue import Resource
@@ -100,8 +101,21 @@ def _check_custom_identity(
         )
 
 
-def read_object(resource: Resource, sent: dict[str, Any], options: Options, call: Call) -> dict[str, Any]:
+def read_object(
+    resource: Resource,
+    sent: dict[str, Any],
+    options: Options,
+    call: Call,
+    known: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """Gives a built-in object as the decoder gives it on, filled in; a custom one is only looked at later.
+
+    Args:
+        resource: Its kind.
+        sent: The object.
+        options: Of the write.
+        call: The request, which takes warnings.
+        known: The stored object, if the sent one was made from it: what they share is not read again.
 
     Raises:
         ApiError: a value is of the wrong type, or a field unknown and the caller strict.
@@ -110,7 +124,7 @@ def read_object(resource: Resource, sent: dict[str, Any], options: Options, call
         return sent
     reader = Reader()
     try:
-        read = reader.object(sent, resource.shape)
+        read = reader.object(sent, resource.shape, known)
     except DecodeError as error:
         raise ApiError.bad_request(
             f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
@@ -128,7 +142,7 @@ def read_object(resource: Resource, sent: dict[str, Any], options: Options, call
     metadata = read["metadata"] = dict(read.get("metadata") or {})
     # Someone else's: a client's clock or a copy of another object says nothing here.
     metadata.pop("selfLink", None)
-    apply_defaults(read, resource.shape)
+    apply_defaults(read, resource.shape, known)
     return read
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One request to the API, taken apart: which resource, object and subresource, with which options and body.
+"""One request to the API, taken apart: which resource, object and subresource, with which options.
 
 Paths and options that no resource could have are refused here, in the API server's words.
 """
@@ -8,30 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
-
-import msgspec
-import yaml
+from typing import Final
 
 from karpenter.api.schema import Problem, gotext
 from karpenter.api.schema.problems import forbidden, not_supported, required, too_long
-from karpenter.sandbox.kube.errors import ApiError, invalid
-from karpenter.sandbox.kube.kinds.protobuf import PROTOBUF, ProtobufError, from_protobuf
+from karpenter.sandbox.kube.errors import invalid
 
-__all__ = ["Call", "Options", "Target", "User", "parse_body", "parse_target", "write_options"]
+__all__ = ["Call", "Options", "Target", "User", "parse_target", "write_options"]
 
 _VALIDATIONS: Final = ("Ignore", "Warn", "Strict")
 _LONGEST_MANAGER: Final = 128
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Reads YAML without making dates of what looks like one."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    letter: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,52 +96,6 @@ def parse_target(path: str) -> Target | None:
         return None
     tail = [*rest, "", "", ""]
     return Target(group, version, tail[0], "", tail[1], tail[2])
-
-
-def parse_body(body: bytes, content_type: str, kind: str = "") -> Any:
-    """Reads a body as JSON, YAML or protobuf.
-
-    Args:
-        body: The bytes.
-        content_type: What they are said to be.
-        kind: The kind that is expected, for the words of a refusal.
-
-    Raises:
-        ApiError: they are none of it.
-    """
-    if content_type == PROTOBUF:
-        try:
-            return from_protobuf(body)
-        except ProtobufError as error:
-            raise ApiError.bad_request(str(error)) from error
-    if "yaml" in content_type and body[:1] not in b"{[":
-        return _yaml(body)
-    try:
-        return msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        told = "unexpected end of JSON input" if not body or "truncated" in str(error) else str(error)
-        raise ApiError.bad_request(
-            unrecognised(f"couldn't get version/kind; json parse error: {told}", body, kind)
-        ) from error
-
-
-def _yaml(body: bytes) -> Any:
-    try:
-        return yaml.load(body, _Loader)  # noqa: S506 - a safe loader
-    except yaml.YAMLError as error:
-        mark, why = getattr(error, "problem_mark", None), getattr(error, "problem", "")
-        line = f"line {mark.line}: " if mark else ""
-        raise ApiError.bad_request(
-            f"error decoding YAML: error converting YAML to JSON: yaml: {line}{why}"
-        ) from error
-
-
-def unrecognised(why: str, body: bytes, kind: str) -> str:
-    """Gives the words for a body in which no object of a kind can be found."""
-    if not kind:
-        return why
-    shown = body.decode(errors="replace") if body[:1] == b"{" else body.hex()
-    return f"the object provided is unrecognized (must be of type {kind}): {why} ({shown or '<empty>'})"
 
 
 def write_options(call: Call, kind: str) -> Options:

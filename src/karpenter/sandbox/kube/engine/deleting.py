@@ -7,12 +7,14 @@ somewhere stay until whoever runs them deletes them with no grace left.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
 
 from karpenter.api.schema.problems import not_supported
-from karpenter.sandbox.kube.engine.calls import Call, Target, parse_body
+from karpenter.sandbox.kube.engine.bodies import parse_body
+from karpenter.sandbox.kube.engine.calls import Call, Target
 from karpenter.sandbox.kube.engine.engine import Engine, Object, is_over
 from karpenter.sandbox.kube.errors import ApiError, invalid
 from karpenter.sandbox.kube.kinds.catalogue import Resource
@@ -25,6 +27,9 @@ __all__ = ["delete", "delete_options", "deletion_status"]
 _OPTIONS: Final = builtin_shape("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions")
 _FINALIZERS: Final = {"Orphan": "orphan", "Foreground": "foregroundDeletion"}
 _POLICIES: Final = ("Foreground", "Background", "Orphan")
+_IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
+# Beyond what calendars can say nobody waits anyway.
+_LONGEST_GRACE_S: Final = 10**9
 
 
 def delete_options(call: Call) -> Object:  # noqa: C901 - one option after the other
@@ -48,8 +53,10 @@ def delete_options(call: Call) -> Object:  # noqa: C901 - one option after the o
             options.setdefault(name, call.query[name])
     if call.query.get("gracePeriodSeconds"):
         text = call.query["gracePeriodSeconds"]
-        if not text.lstrip("-").isdigit():
+        if not re.fullmatch(r"[+-]?[0-9]+", text):
             raise ApiError.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+        if not -(2**63) <= int(text) < 2**63:
+            raise ApiError.bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
         options.setdefault("gracePeriodSeconds", int(text))
     if call.query.get("orphanDependents"):
         options.setdefault("orphanDependents", call.flag("orphanDependents"))
@@ -78,6 +85,9 @@ def delete(
         ApiError: it is not there, or not the one that was meant.
     """
     found = engine.stored(resource, target)
+    if resource.storage_key == "/namespaces" and target.name in _IMMORTAL:
+        why = "this namespace may not be deleted"
+        raise ApiError.forbidden(resource.group, resource.plural, target.name, why)
     _check_preconditions(resource, target, found, options)
     metadata = found.obj["metadata"]
     dry = bool(options.get("dryRun"))
@@ -91,7 +101,7 @@ def delete(
         new_metadata.pop("finalizers", None)
     begun = metadata.get("deletionTimestamp")
     if not begun or grace < (metadata.get("deletionGracePeriodSeconds") or 0):
-        when = engine.moment() + timedelta(seconds=grace)
+        when = engine.moment() + timedelta(seconds=min(grace, _LONGEST_GRACE_S))
         new_metadata["deletionTimestamp"] = written_time(when)
         if resource.storage_key != "/namespaces":
             new_metadata["deletionGracePeriodSeconds"] = grace

@@ -235,7 +235,7 @@ class Engine:
         old = found.obj
         new = transform(old)
         if not read:
-            new = read_object(resource, new, options, call)
+            new = read_object(resource, new, options, call, old)
         new = {**new, "metadata": dict(new["metadata"])} if isinstance(new.get("metadata"), dict) else new
         self._check_preconditions(resource, target, new, found)
         subresource = target.subresource if target.subresource == "status" else ""

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from karpenter.api.schema import gotext
-from karpenter.sandbox.kube.engine.calls import Call, Options, Target, parse_body
+from karpenter.sandbox.kube.engine.bodies import parse_body
+from karpenter.sandbox.kube.engine.calls import Call, Options, Target
 from karpenter.sandbox.kube.engine.engine import Engine, Object, Outcome
 from karpenter.sandbox.kube.errors import ApiError
 from karpenter.sandbox.kube.kinds.catalogue import Resource

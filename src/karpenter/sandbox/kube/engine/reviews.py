@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from karpenter.kit.quantity import Format, Quantity, parse_quantity
-from karpenter.sandbox.kube.engine.calls import Call, Target, User, parse_body
+from karpenter.sandbox.kube.engine.bodies import parse_body
+from karpenter.sandbox.kube.engine.calls import Call, Target, User
 from karpenter.sandbox.kube.engine.engine import Engine, Object
 from karpenter.sandbox.kube.errors import ApiError
 from karpenter.sandbox.kube.kinds.catalogue import Resource

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from karpenter.api.schema.problems import invalid as invalid_problem
 from karpenter.sandbox.kube.engine.admitting import check_identity
-from karpenter.sandbox.kube.engine.calls import Call, Options, Target, parse_body
+from karpenter.sandbox.kube.engine.bodies import parse_body
+from karpenter.sandbox.kube.engine.calls import Call, Options, Target
 from karpenter.sandbox.kube.engine.deleting import delete
 from karpenter.sandbox.kube.engine.engine import Engine, Object, Outcome
 from karpenter.sandbox.kube.engine.patches import patched

@@ -10,7 +10,8 @@ from __future__ import annotations
 import base64
 import copy
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from karpenter.sandbox.kube.kinds.shapes import Shape
@@ -273,12 +274,14 @@ _OWN_NAME: Final = re.compile(
 _reaches: dict[int, tuple[Shape, bool]] = {}
 
 
-def apply_defaults(obj: Struct, shape: Shape) -> None:
-    """Fills in an object, in place."""
-    _fill(obj, shape)
+def apply_defaults(obj: Struct, shape: Shape, known: Mapping[str, Any] | None = None) -> None:
+    """Fills in an object, in place, but for what it shares with one that was filled in before."""
+    _fill(obj, shape, known)
 
 
-def _fill(value: Any, shape: Shape) -> None:  # noqa: C901 - one form of value after the other
+def _fill(value: Any, shape: Shape, known: Any = None) -> None:  # noqa: C901 - one form of value after the other
+    if value is known:
+        return
     if isinstance(value, list):
         if shape.element is not None and _has_defaults(shape.element):
             for item in value:
@@ -300,7 +303,7 @@ def _fill(value: Any, shape: Shape) -> None:  # noqa: C901 - one form of value a
     for key, inner in value.items():
         below = shape.fields.get(key)
         if below is not None and inner is not None and _has_defaults(below.shape):
-            _fill(inner, below.shape)
+            _fill(inner, below.shape, known.get(key) if isinstance(known, dict) else None)
 
 
 def _take(value: Struct, given: Struct) -> None:
@@ -311,7 +314,12 @@ def _take(value: Struct, given: Struct) -> None:
 
 def own_name(shape: Shape) -> str:
     """Gives ``core.PodSpec`` for the struct's long name."""
-    match = _OWN_NAME.fullmatch(shape.definition)
+    return _own_name(shape.definition)
+
+
+@lru_cache(maxsize=2048)
+def _own_name(definition: str) -> str:
+    match = _OWN_NAME.fullmatch(definition)
     return f"{match[1]}.{match[2]}" if match else ""
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -45,14 +46,47 @@ class Reader:
     def __init__(self) -> None:
         self.unknown: list[str] = []
 
-    def object(self, value: dict[str, Any], shape: Shape) -> dict[str, Any]:
+    def object(
+        self, value: dict[str, Any], shape: Shape, known: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         """Gives the object as Go would write it back.
+
+        Args:
+            value: The object.
+            shape: Of its kind.
+            known: An object that was read before; the parts that are its very own are not read again.
 
         Raises:
             DecodeError: a value is of the wrong type.
         """
-        read: dict[str, Any] = self._struct(value, shape, "", "")
-        return read
+        if known is None:
+            return self._struct(value, shape, "", "")
+        return self._partly(value, shape, known, "", "")
+
+    def _partly(
+        self, value: dict[str, Any], shape: Shape, known: Mapping[str, Any], path: str, said: str
+    ) -> dict[str, Any]:
+        """Reads what is new in a struct; a patch leaves most of an object as it was."""
+        same = {key: inner for key, inner in value.items() if key in known and known[key] is inner}
+        opened = {
+            key: (told, before)
+            for key, inner in value.items()
+            if key not in same
+            and isinstance(inner, dict)
+            and isinstance(before := known.get(key), dict)
+            and (told := shape.fields.get(key)) is not None
+            and told.shape.kind == "struct"
+        }
+        fresh = {key: inner for key, inner in value.items() if key not in same and key not in opened}
+        read = self._struct(fresh, shape, path, said)
+        for key, (told, before) in opened.items():
+            below = f"{path}.{key}" if path else key
+            read[key] = self._partly(value[key], told.shape, before, below, f"{said}.{key}")
+        read |= same
+        # In the order in which it was sent, as if all had been read.
+        return {
+            key: read[key] for key in (*(key for key in value if key in read), *(read.keys() - value.keys()))
+        }
 
     def _value(self, value: Any, shape: Shape, path: str, said: str, holder: str, go: str) -> Any:
         if value is None:

@@ -39,7 +39,10 @@ def _event_out(obj: Mapping[str, Any]) -> Object:
 
 
 def _autoscaler_in(obj: Object) -> Object:
-    spec = dict(obj.get("spec") or {})
+    if not isinstance(obj.get("spec"), dict):
+        # What it should have been is told when it is read.
+        return {**obj, "apiVersion": "autoscaling/v2"}
+    spec = dict(obj["spec"])
     percent = spec.pop("targetCPUUtilizationPercentage", None)
     if percent is not None:
         target = {"type": "Utilization", "averageUtilization": percent}

@@ -13,7 +13,17 @@ from typing import Any
 from karpenter.api.schema import gotext
 from karpenter.sandbox.kube.kinds.shapes import ANYTHING, Shape
 
-__all__ = ["Path", "changed", "children", "fields_of", "from_tree", "prefixes_of", "remove_fields", "to_tree"]
+__all__ = [
+    "Path",
+    "changed",
+    "children",
+    "fields_of",
+    "from_tree",
+    "holds_any",
+    "prefixes_of",
+    "remove_fields",
+    "to_tree",
+]
 
 Path = tuple[str, ...]
 
@@ -131,6 +141,20 @@ def from_tree(tree: dict[str, Any], at: Path = ()) -> Iterator[Path]:
             yield (*at, step)
         else:
             yield from from_tree(inner, (*at, step))
+
+
+def holds_any(tree: dict[str, Any], paths: Iterable[Path]) -> bool:
+    """Tells whether a ``fieldsV1`` tree has one of these paths."""
+    for path in paths:
+        node: Any = tree
+        for step in path:
+            node = node.get(step)
+            if node is None:
+                break
+        else:
+            if not node or "." in node:
+                return True
+    return False
 
 
 def prefixes_of(paths: Iterable[Path]) -> set[Path]:

@@ -21,6 +21,7 @@ from karpenter.sandbox.kube.patching.fieldsets import (
     children,
     fields_of,
     from_tree,
+    holds_any,
     prefixes_of,
     remove_fields,
     to_tree,
@@ -68,6 +69,17 @@ class Writer:
         return (self.manager, self.operation, version, self.subresource)
 
 
+def _identity(entry: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    operation = entry.get("operation", "")
+    version = "" if operation == "Apply" else entry.get("apiVersion", "")
+    return (entry.get("manager", ""), operation, version, entry.get("subresource", ""))
+
+
+def _order(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    names = ("operation", "time", "manager", "apiVersion", "subresource")
+    return tuple(entry.get(name, "") for name in names)
+
+
 class _Owners:
     """The sets of all managers of one object."""
 
@@ -75,9 +87,7 @@ class _Owners:
         self.sets: dict[tuple[str, str, str, str], set[Path]] = {}
         self.heads: dict[tuple[str, str, str, str], dict[str, Any]] = {}
         for entry in entries:
-            operation = entry.get("operation", "")
-            version = "" if operation == "Apply" else entry.get("apiVersion", "")
-            identity = (entry.get("manager", ""), operation, version, entry.get("subresource", ""))
+            identity = _identity(entry)
             self.sets.setdefault(identity, set()).update(from_tree(entry.get("fieldsV1") or {}))
             self.heads[identity] = {key: value for key, value in entry.items() if key != "fieldsV1"}
 
@@ -111,17 +121,13 @@ class _Owners:
                         del self.sets[other]
 
     def entries(self) -> list[dict[str, Any]]:
-        def order(identity: tuple[str, str, str, str]) -> tuple[str, ...]:
-            head = self.heads[identity]
-            return (identity[1], head.get("time", ""), identity[0], head.get("apiVersion", ""), identity[3])
-
         written = []
-        for identity in sorted(self.sets, key=order):
+        for identity in self.sets:
             head = dict(self.heads[identity])
             subresource = head.pop("subresource", "")
             entry = {**head, "fieldsV1": to_tree(self.sets[identity])}
             written.append(entry | ({"subresource": subresource} if subresource else {}))
-        return written
+        return sorted(written, key=_order)
 
 
 def tracked(
@@ -138,7 +144,7 @@ def tracked(
     """
     sent = new["metadata"].get("managedFields")
     kept = (old.get("metadata") or {}).get("managedFields") or []
-    owners = _Owners([entry for entry in sent if entry.get("operation")] if sent else kept)
+    entries = [entry for entry in sent if entry.get("operation")] if sent else kept
     taken: set[Path] = set()
     removed: set[Path] = set()
     for sign, path in changed(_bare(old), _bare(new), shape):
@@ -146,10 +152,19 @@ def tracked(
             continue
         (removed if sign == "-" else taken).add(path)
     if not taken and not removed:
-        return owners.entries()
+        return sorted(entries, key=_order)
+    # Most writers change what is their own: the entries of all others stay the very same.
+    touched = taken | removed
+    concerned = [
+        entry
+        for entry in entries
+        if _identity(entry) == writer.identity or holds_any(entry.get("fieldsV1") or {}, touched)
+    ]
+    owners = _Owners(concerned)
     owners.take_from_others(writer.identity, taken, removed)
     owners.give(writer, (owners.sets.get(writer.identity, set()) | taken) - removed)
-    return owners.entries()
+    untouched = [entry for entry in entries if all(entry is not each for each in concerned)]
+    return sorted([*untouched, *owners.entries()], key=_order)
 
 
 def _bare(obj: Mapping[str, Any]) -> dict[str, Any]:

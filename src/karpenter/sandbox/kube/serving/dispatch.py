@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from karpenter.sandbox.kube.engine import deleting, reviews, subresources
-from karpenter.sandbox.kube.engine.calls import Call, Target, User, parse_body, parse_target, write_options
+from karpenter.sandbox.kube.engine.bodies import parse_body
+from karpenter.sandbox.kube.engine.calls import Call, Target, User, parse_target, write_options
 from karpenter.sandbox.kube.engine.engine import Engine, Outcome
 from karpenter.sandbox.kube.engine.lists import list_page, selector_of
 from karpenter.sandbox.kube.engine.patches import patch, patched

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final
 
 from karpenter.sandbox.kube.engine.calls import Call, Target
@@ -129,17 +130,22 @@ class Watch:
         before = change.old is not None and (selects is None or selects(change.old.obj))
         after = not change.deleted and (selects is None or selects(change.new.obj))
         if change.deleted:
-            return self._line("DELETED", self._object(change.new)) if before else b""
+            return self._event("DELETED", change.new) if before else b""
         if before and after:
-            return self._line("MODIFIED", self._object(change.new))
+            return self._event("MODIFIED", change.new)
         if after:
-            return self._line("ADDED", self._object(change.new))
+            return self._event("ADDED", change.new)
         if before and change.old is not None:
             # The client hears of its going at the revision of the change, with what it knew.
             last = change.old.obj
             gone = {**last, "metadata": {**last["metadata"], "resourceVersion": str(change.revision)}}
             return self._line("DELETED", self._object(Stored(gone, change.revision)))
         return b""
+
+    def _event(self, word: str, stored: Stored) -> bytes:
+        if self._table or self._metadata:
+            return self._line(word, self._object(stored))
+        return _shared_line(word, self._resource, stored)
 
     def _object(self, stored: Stored) -> bytes:
         if self._table:
@@ -179,6 +185,12 @@ class Watch:
     @staticmethod
     def _line(kind: str, body: bytes) -> bytes:
         return b'{"type":"%b","object":%b}\n' % (kind.encode(), body)
+
+
+@lru_cache(maxsize=1024)
+def _shared_line(word: str, resource: Resource, stored: Stored) -> bytes:
+    """Gives the line of an event; many watchers of a kind want the same at about the same time."""
+    return b'{"type":"%b","object":%b}\n' % (word.encode(), object_bytes(resource, stored))
 
 
 def partial(obj: Mapping[str, Any]) -> dict[str, Any]:

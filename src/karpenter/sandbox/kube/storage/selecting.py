@@ -231,7 +231,7 @@ def field_value(obj: Mapping[str, Any], name: str, storage_key: str = "") -> str
     """Gives the value of a selectable field as text; an absent one is empty."""
     if storage_key == "/events" and name == "source":
         return str((obj.get("source") or {}).get("component") or obj.get("reportingComponent") or "")
-    if storage_key == "batch/jobs":
+    if storage_key == "batch/jobs" and name == "status.successful":
         return str((obj.get("status") or {}).get("succeeded") or 0)
     value: Any = obj
     for step in name.split("."):

@@ -11,6 +11,7 @@ A watcher that does not keep up is cut off once its buffer is full; it slows nob
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from bisect import bisect_right
 from collections import deque
@@ -24,6 +25,8 @@ __all__ = ["Change", "CompactedError", "ConflictError", "FutureError", "Store", 
 
 _HISTORY: Final = 20_000
 _WATCHER_BUFFER: Final = 5_000
+# How many of the last changes keep their JSON even if the object has changed since.
+_FRESH: Final = 2_000
 _encoder: Final = msgspec.json.Encoder()
 
 Key = tuple[str, str]
@@ -58,6 +61,10 @@ class Stored:
             body = {key: value for key, value in self.obj.items() if key not in {"kind", "apiVersion"}}
             self._tail = _encoder.encode(body)[1:]
         return self._tail
+
+    def slim(self) -> None:
+        """Lets go of the JSON, which can be made again."""
+        self._tail = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,9 +110,9 @@ class Watcher:
         if not self._changes and not self.cut_off:
             self._waiting = self._loop.create_future()
             try:
-                await asyncio.wait_for(self._waiting, timeout_s)
-            except TimeoutError:
-                return []
+                # What comes at the very moment when time is up counts too: a bookmark would pass over it.
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._waiting, timeout_s)
             finally:
                 self._waiting = None
         taken = list(self._changes)
@@ -134,6 +141,8 @@ class Store:
         self._history: deque[Change] = deque(maxlen=history)
         self._watchers: dict[str, set[Watcher]] = {}
         self.listeners: list[Callable[[Change], None]] = []
+        self._untold: deque[Change] = deque()
+        self._is_telling = False
 
     def get(self, kind: str, namespace: str, name: str) -> Stored | None:
         """Gives one object."""
@@ -289,8 +298,22 @@ class Store:
         if len(self._history) == self._history.maxlen:
             self.compacted = self._history[0].revision
         self._history.append(change)
+        if len(self._history) > _FRESH:
+            # Who watches has read it by now; it takes as much room as the object itself.
+            stale = self._history[-_FRESH]
+            if self._objects[stale.kind].get(stale.key) is not stale.new:
+                stale.new.slim()
         for watcher in tuple(self._watchers.get(change.kind, ())):
             watcher.offer(change)
-        # Last, because a listener may write in its turn.
-        for listener in self.listeners:
-            listener(change)
+        # Last, because a listener may write in its turn; all hear of that after they have heard of this.
+        self._untold.append(change)
+        if self._is_telling:
+            return
+        self._is_telling = True
+        try:
+            while self._untold:
+                next_one = self._untold.popleft()
+                for listener in self.listeners:
+                    listener(next_one)
+        finally:
+            self._is_telling = False

@@ -467,3 +467,66 @@ def test_a_definition_that_cannot_be_served_is_refused(api: Api, change: dict[st
 
     assert status == 422
     assert word in body["message"]
+
+
+@pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
+def test_a_clusters_own_namespaces_may_not_be_deleted(api: Api, name: str) -> None:
+    status, body = api.delete(f"/api/v1/namespaces/{name}")
+
+    assert status == 403
+    assert body["message"] == f'namespaces "{name}" is forbidden: this namespace may not be deleted'
+
+
+@pytest.mark.parametrize(("asked", "words"), [("x", "invalid syntax"), ("9" * 20, "value out of range")])
+def test_a_grace_period_that_is_no_number_is_refused(api: Api, asked: str, words: str) -> None:
+    api.post(PODS, pod("p"))
+
+    status, body = api.delete(f"{PODS}/p?gracePeriodSeconds={asked}")
+
+    assert (status, body["message"]) == (400, f'strconv.ParseInt: parsing "{asked}": {words}')
+
+
+def test_nobody_waits_beyond_the_calendar(api: Api) -> None:
+    api.post(PODS, pod("p", nodeName="n"))
+
+    status, body = api.delete(f"{PODS}/p?gracePeriodSeconds={10**17}")
+
+    assert (status, body["metadata"]["deletionGracePeriodSeconds"]) == (200, 10**17)
+
+
+def test_an_autoscaler_whose_spec_is_no_object_is_refused(api: Api) -> None:
+    path = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers"
+    body = {"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"}}
+
+    status, told = api.send("POST", path, {**body, "spec": "50%"}, content_type="application/json")
+
+    assert status == 400
+    assert "cannot unmarshal string" in told["message"]
+
+
+def test_a_patch_of_the_status_leaves_the_rest_of_the_stored_object_as_it_was(api: Api) -> None:
+    api.post(PODS, pod("p"))
+    before = api.engine.store.get("/pods", "default", "p")
+
+    status, _ = api.patch(f"{PODS}/p/status", {"status": {"phase": "Running"}})
+
+    after = api.engine.store.get("/pods", "default", "p")
+    assert status == 200
+    assert before is not None
+    assert after is not None
+    assert after.obj["spec"] is before.obj["spec"]
+    ours, theirs = after.obj["metadata"]["managedFields"], before.obj["metadata"]["managedFields"]
+    assert any(each is theirs[0] for each in ours)
+
+
+def test_an_unknown_field_deep_in_a_patch_is_told(api: Api) -> None:
+    api.post(PODS, pod("p"))
+
+    answer = api.raw(
+        "PATCH",
+        f"{PODS}/p",
+        {"spec": {"affinity": {"nodeAffinity": {"wrong": 1}}}},
+        content_type="application/merge-patch+json",
+    )
+
+    assert 'unknown field \\"spec.affinity.nodeAffinity.wrong\\"' in answer.headers["Warning"]

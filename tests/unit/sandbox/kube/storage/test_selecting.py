@@ -91,5 +91,6 @@ def test_absent_fields_have_the_values_that_they_stand_for() -> None:
     assert field_value({"metadata": {}}, "spec.unschedulable", "/nodes") == "false"
     assert field_value({"spec": {"unschedulable": True}}, "spec.unschedulable", "/nodes") == "true"
     assert field_value({"status": {"succeeded": 2}}, "status.successful", "batch/jobs") == "2"
+    assert field_value({"metadata": {"name": "a"}}, "metadata.name", "batch/jobs") == "a"
     assert field_value({"source": {"component": "kubelet"}}, "source", "/events") == "kubelet"
     assert field_value({}, "status.replicas", "apps/replicasets") == "0"

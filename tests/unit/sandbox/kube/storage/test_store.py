@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from karpenter.sandbox.kube.storage.store import CompactedError, ConflictError, FutureError, Store
+from karpenter.sandbox.kube.storage.store import Change, CompactedError, ConflictError, FutureError, Store
 
 
 def _thing(name: str, namespace: str = "ns", **more: Any) -> dict[str, Any]:
@@ -129,3 +129,19 @@ def test_what_is_dumped_can_be_loaded() -> None:
     assert found.obj["size"] == 1
     assert fresh.revision == store.revision
     assert list(fresh.kinds()) == ["things"]
+
+
+def test_listeners_hear_in_order_even_if_one_of_them_writes() -> None:
+    store = Store()
+    heard: list[int] = []
+
+    def answers(change: Change) -> None:
+        if change.kind == "/a":
+            store.put("/b", {"metadata": {"name": "x"}}, None)
+
+    store.listeners += [answers, lambda change: heard.append(change.revision)]
+
+    store.put("/a", {"metadata": {"name": "x"}}, None)
+
+    assert heard == sorted(heard)
+    assert len(heard) == 2

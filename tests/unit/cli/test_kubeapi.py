@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+import yaml
+
+from karpenter.cli import main
+
+Capture = pytest.CaptureFixture[str]
+
+
+def test_it_serves_with_the_token_of_the_environment_until_it_is_asked_to_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setenv("KARPENTER_SANDBOX_TOKEN", "from-outside")
+    target = tmp_path / "kubeconfig"
+
+    def when_it_serves() -> None:
+        while not target.exists() or not target.read_text(encoding="utf-8"):
+            threading.Event().wait(0.02)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=when_it_serves, daemon=True).start()
+
+    code = main(["sandbox", "kube", "--kubeconfig-out", str(target), "--state", str(tmp_path / "state")])
+
+    told = capsys.readouterr()
+    server = yaml.safe_load(target.read_text(encoding="utf-8"))["clusters"][0]["cluster"]["server"]
+    assert code == 0
+    assert told.out == f"KUBECONFIG={target}\n"
+    assert "from-outside@127.0.0.1:" in server
+    assert "from-outside" not in told.err
+    assert (tmp_path / "state" / "snapshot.json").exists()
+
+
+def test_files_and_ports_that_cannot_be_used_are_told(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    (tmp_path / "tokens").write_text("only-a-token\n", encoding="utf-8")
+
+    assert main(["sandbox", "kube", "--state", str(tmp_path / "file" / "below")]) == 2
+    assert "cannot hold the state" in capsys.readouterr().err
+    assert main(["sandbox", "kube", "--token-file", str(tmp_path / "tokens")]) == 2
+    assert "tokens" in capsys.readouterr().err
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        assert main(["sandbox", "kube", "--port", str(taken.getsockname()[1])]) == 2
+    assert "is in use" in capsys.readouterr().err
