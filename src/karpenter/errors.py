@@ -16,7 +16,12 @@
       AwsError, AwsUnreachableError               cloud.aws: AWS said no, or said nothing
       UserDataError, AmiSelectionError, FamilyError  cloud.aws: a node class that cannot be launched from
       SettingsError, ProbesError                  operator: a setting or a port that cannot be used
-      InputError                                  cli: something that was asked for cannot be read
+      ClockError, ActionError, ScenarioError      sandbox.ec2: what the model cannot be told
+      StateError, TokenFileError                  sandbox.kube: files that cannot be used
+      KubeconfigError, BehaviourError             sandbox.kubelets: likewise
+      PortTakenError                              sandbox.ec2, sandbox.kube: an address that is another program's
+      StackError                                  sandbox.stack: see sandbox.stack.errors, a sandbox as a whole
+      InputError, DemoError                       cli: what cannot be read; what the demo waited for in vain
 
 An expected outcome is a value, not an exception: a pod that does not fit is a rejection with reasons.
 """

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``karpenter sandbox``: stand-ins for what a node autoscaler needs around it.
+"""``karpenter sandbox``: stand-ins for what a node autoscaler needs around it, all together or one by one.
+
+``up``, ``down``, ``status`` and ``reset`` are about all of them, see ``cli.stack``; ``scenario`` plays faults against
+them, see ``cli.scenarios``. The others are one program each.
 
 ``karpenter sandbox ec2`` serves the EC2 model on loopback until it is interrupted. The first line on stdout is the
 setting that points the AWS SDKs and the aws CLI at it; what to type next is said on stderr. ``karpenter sandbox
@@ -23,6 +26,8 @@ from karpenter.cli import output
 from karpenter.cli.kubeapi import kube
 from karpenter.cli.kubelets import kubelets
 from karpenter.cli.main import InputError
+from karpenter.cli.scenarios import scenario
+from karpenter.cli.stack import down, reset, status, up
 from karpenter.cli.workloads import workloads
 
 if TYPE_CHECKING:
@@ -46,12 +51,14 @@ def _minor_version(_context: click.Context, _option: click.Parameter, value: str
 
 @click.group("sandbox")
 def command() -> None:
-    """Stand-ins for AWS and Kubernetes, on this machine."""
+    """A cluster with its AWS account, on this machine.
+
+    'up' starts all of it, and is all that most people need; 'kube', 'ec2', 'workloads' and 'kubelets' are its parts.
+    """
 
 
-command.add_command(kube)
-command.add_command(kubelets)
-command.add_command(workloads)
+for _each in (up, down, status, reset, scenario, kube, kubelets, workloads):
+    command.add_command(_each)
 
 
 @command.command("ec2", epilog=_EC2_EXAMPLES)
@@ -60,6 +67,7 @@ command.add_command(workloads)
 )
 @click.option(
     "--scenario",
+    "scenario_file",
     type=click.Path(dir_okay=False, path_type=Path),
     help="YAML file that says what happens and when (docs/tasks/ec2-model.md).",
 )
@@ -79,15 +87,21 @@ command.add_command(workloads)
     callback=_minor_version,
     help="Kubernetes version of the cluster.",
 )
+@click.option(
+    "--bare", is_flag=True, help="A cluster without an installation: no roles, queue, tags or access."
+)
+@click.option("--cluster-name", default="sandbox", show_default=True, help="Name of the modelled cluster.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of all chance in the model.")
 @click.option("--throttling/--no-throttling", default=True, show_default=True, help="EC2's request buckets.")
 def ec2(  # noqa: PLR0913, PLR0917 - one argument an option
     port: int,
-    scenario: Path | None,
+    scenario_file: Path | None,
     region: str,
     speed: float | None,
     start: datetime | None,
     cluster_version: str,
+    bare: bool,
+    cluster_name: str,
     seed: int,
     throttling: bool,
 ) -> None:
@@ -105,11 +119,16 @@ def ec2(  # noqa: PLR0913, PLR0917 - one argument an option
     from karpenter.sandbox.ec2.world import Options  # noqa: PLC0415
 
     try:
-        told = scenarios.load(scenario) if scenario else scenarios.Scenario("", ())
+        told = scenarios.load(scenario_file) if scenario_file else scenarios.Scenario("", ())
     except scenarios.ScenarioError as refused:
         raise InputError(refused.message, hint=refused.hint) from refused
     options = Options(
-        region=region, cluster_version=cluster_version, seed=seed, limits=Limits(enabled=throttling)
+        region=region,
+        cluster=cluster_name,
+        cluster_version=cluster_version,
+        bare=bare,
+        seed=seed,
+        limits=Limits(enabled=throttling),
     )
     pace = next((each for each in (speed, told.speed) if each is not None), 1.0)
     beginning = start.replace(tzinfo=UTC) if start else told.start

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from karpenter.sandbox.ec2.compute.records import Instance
 from karpenter.sandbox.ec2.world import World
 
 __all__ = ["state_of"]
@@ -46,6 +48,11 @@ def _counts(counts: tuple[int, int, int]) -> dict[str, int]:
     return dict(zip(("visible", "inFlight", "delayed"), counts, strict=True))
 
 
+def _price(world: World, each: Instance) -> float | None:
+    price = world.prices.of(each.capacity_type, each.instance_type, each.zone, world.clock.now())
+    return None if math.isinf(price) else price
+
+
 def _ec2(world: World) -> dict[str, Any]:
     ec2 = world.ec2
     return {
@@ -56,6 +63,7 @@ def _ec2(world: World) -> dict[str, Any]:
                 "zone": each.zone,
                 "capacityType": each.capacity_type,
                 "state": each.state,
+                "pricePerHour": _price(world, each),
                 "image": each.image_id,
                 "launched": each.launched,
                 "tags": each.tags,

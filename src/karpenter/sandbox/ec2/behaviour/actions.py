@@ -73,6 +73,7 @@ class ClusterChange(Document):
     version: str = ""
     status: str = ""
     endpoint: str = ""
+    authentication_mode: str = ""
 
 
 class Message(Document):
@@ -203,6 +204,7 @@ def _change_cluster(world: World, wanted: ClusterChange) -> dict[str, Any]:
     cluster.version = wanted.version or cluster.version
     cluster.status = wanted.status or cluster.status
     cluster.endpoint = wanted.endpoint or cluster.endpoint
+    cluster.authentication_mode = wanted.authentication_mode or cluster.authentication_mode
     return {"cluster": cluster.name, "version": cluster.version, "status": cluster.status}
 
 

@@ -17,6 +17,7 @@ steps are read and checked before the first is done. Whatever is wrong is refuse
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,9 +30,10 @@ from karpenter.kit.durations import DurationError, parse_duration
 from karpenter.sandbox.ec2.behaviour.actions import ACTIONS, ActionError, perform, read
 from karpenter.sandbox.ec2.world import World
 
-__all__ = ["Scenario", "ScenarioError", "Step", "load", "plan"]
+__all__ = ["Reader", "Scenario", "ScenarioError", "Step", "load", "parse", "plan"]
 
 _step_field = re.compile(r"`\$((?:\.\w+|\[\d+\]|\[\.\.\.\])*)`")
+_changed_field = re.compile(r"\w+((?:\[\d+\]|\.\w+)+): ")
 
 
 class ScenarioError(KarpenterError):
@@ -58,8 +60,12 @@ class Scenario:
     speed: float | None = None
 
 
-def load(path: Path) -> Scenario:
-    """Reads a scenario file.
+Reader = Callable[[str, Any], Any]
+"""Reads the document of an action and refuses, with ActionError, what cannot be meant."""
+
+
+def load(path: Path, reader: Reader = read) -> Scenario:
+    """Reads a scenario file; ``reader`` knows the actions, by default the model's own.
 
     Raises:
         ScenarioError: The file is not there, is not YAML, or says something that cannot be meant.
@@ -68,11 +74,11 @@ def load(path: Path) -> Scenario:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as refused:
         raise ScenarioError(f"cannot read the scenario {path}: {refused}") from refused
-    return parse(text, str(path))
+    return parse(text, str(path), reader)
 
 
-def parse(text: str, name: str) -> Scenario:
-    """Reads a scenario from its text; ``name`` stands in errors.
+def parse(text: str, name: str, reader: Reader = read) -> Scenario:
+    """Reads a scenario from its text; ``name`` stands in errors, ``reader`` knows the actions.
 
     Raises:
         ScenarioError: It is not YAML, or says something that cannot be meant.
@@ -97,7 +103,8 @@ def parse(text: str, name: str) -> Scenario:
         raise ScenarioError(f"{name}:{_key_line(root, 'steps')}: steps: must be a list", hint=_SHAPE)
     nodes = _value(root, "steps")
     read_steps = tuple(
-        _step(name, node, step) for node, step in zip(nodes.value if nodes else (), steps, strict=True)
+        _step(name, node, step, reader)
+        for node, step in zip(nodes.value if nodes else (), steps, strict=True)
     )
     return Scenario(name, read_steps, _aware(start) if start else None, speed)
 
@@ -132,7 +139,7 @@ def _deed(world: World, name: str, step: Step) -> Any:
     return act
 
 
-def _step(name: str, node: yaml.Node, step: Any) -> Step:
+def _step(name: str, node: yaml.Node, step: Any, reader: Reader) -> Step:
     line = node.start_mark.line + 1
     if not isinstance(step, dict):
         raise ScenarioError(f"{name}:{line}: a step is a mapping with one action", hint=_SHAPE)
@@ -144,7 +151,7 @@ def _step(name: str, node: yaml.Node, step: Any) -> Step:
     at_line = _key_line(node, "at")
     at = _time(f"{name}:{at_line}: at", step["at"]) if "at" in step else None
     try:
-        read(str(action), step[action])
+        reader(str(action), step[action])
     except ActionError as refused:
         where = _blamed(node, str(action), refused.message)
         raise ScenarioError(f"{name}:{where}: {refused.message}", hint=refused.hint) from refused
@@ -168,15 +175,18 @@ def _aware(moment: datetime) -> datetime:
 
 
 def _blamed(node: yaml.Node, action: str, message: str) -> int:
-    """Finds the line that a message such as ``... - at `$.status``` speaks of."""
+    """Finds the line that a message such as ``... - at `$.status``` or ``prices[0].factor: ...`` speaks of."""
     inner = _value(node, action) or node
-    match = _step_field.search(message)
-    for part in re.findall(r"\.(\w+)", match[1]) if match else ():
-        inner = _value(inner, part) or inner
+    line = int(inner.start_mark.line) + 1
+    match = _step_field.search(message) or _changed_field.match(message)
+    for index, key in re.findall(r"\[(\d+)\]|\.(\w+)", match[1]) if match else ():
+        if key:
+            line, inner = _key_line(inner, key), _value(inner, key) or inner
+        elif isinstance(inner, yaml.SequenceNode) and int(index) < len(inner.value):
+            inner = inner.value[int(index)]
+            line = int(inner.start_mark.line) + 1
     unknown = re.search(r"unknown field `(\w+)`", message)
-    if unknown:
-        return _key_line(inner, unknown[1])
-    return int(inner.start_mark.line) + 1
+    return _key_line(inner, unknown[1]) if unknown else line
 
 
 def _value(node: yaml.Node, key: str) -> yaml.Node | None:

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which programs a sandbox consists of, how each is called, and by what one sees that it is ready.
+
+==============  =============================================================================================
+``kube``        the Kubernetes API
+``ec2``         the EC2 model
+``workloads``   the controllers of Kubernetes and its scheduler
+``kubelets``    the kubelets of the model's machines
+``controller``  Karpenter itself; ``controller-2`` and so on are further replicas
+==============  =============================================================================================
+
+The first two come first: the others need their addresses answered, and our definitions installed. A speed of 10 makes
+boots and time-outs ten times as short: the model and its kubelets by their clock, Kubernetes and Karpenter by their
+settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from karpenter.sandbox.stack.home import Home
+from karpenter.sandbox.stack.record import Options, Record
+
+__all__ = [
+    "CLUSTER",
+    "FIRST",
+    "Piece",
+    "aws_environ",
+    "controllers",
+    "metrics_addresses",
+    "pieces",
+    "port_names",
+]
+
+CLUSTER: Final = "sandbox"
+FIRST: Final = ("kube", "ec2")
+_NODE_GRACE_S: Final = 40.0
+_JOB_TIME: Final = "5s"
+_LEAST_GRACE_S: Final = 8.0
+_VOLUME_S: Final = 0.5
+_REGISTRATION_S: Final = 900.0
+_LEAST_REGISTRATION_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One program.
+
+    Attributes:
+        name: What it is called here.
+        about: What it is, in words.
+        arguments: What follows ``karpenter`` on its command line.
+        address: Where it answers; empty if it only calls.
+        probe: An address that answers 200 once it is ready; empty if words tell.
+        says: The words in its log once it is ready.
+        environ: What it finds in its environment besides ours.
+        module: The program; our own but in tests.
+    """
+
+    name: str
+    about: str
+    arguments: tuple[str, ...]
+    address: str = ""
+    probe: str = ""
+    says: str = ""
+    environ: Mapping[str, str] = field(default_factory=dict)
+    module: str = "karpenter"
+
+
+def controllers(replicas: int) -> list[str]:
+    """Gives the names of the controller's replicas."""
+    return ["controller", *(f"controller-{number}" for number in range(2, replicas + 1))]
+
+
+def port_names(options: Options) -> list[str]:
+    """Gives the ports that a sandbox needs, by name."""
+    replicas = controllers(options.replicas)
+    return [*FIRST, *replicas, *(f"{each}-metrics" for each in replicas)]
+
+
+def metrics_addresses(record: Record) -> list[str]:
+    """Gives where the replicas of the controller show what they count."""
+    replicas = controllers(record.options.replicas)
+    return [f"http://127.0.0.1:{record.ports[f'{each}-metrics']}/metrics" for each in replicas]
+
+
+def aws_environ(record: Record) -> dict[str, str]:
+    """Gives what points AWS's libraries and its CLI at the model."""
+    return {
+        "AWS_ENDPOINT_URL": record.ec2,
+        "AWS_REGION": record.options.region,
+        "AWS_ACCESS_KEY_ID": "sandbox",
+        "AWS_SECRET_ACCESS_KEY": "sandbox",
+    }
+
+
+def pieces(home: Home, record: Record) -> list[Piece]:
+    """Gives the programs in the order in which they are started."""
+    options = record.options
+    return [
+        _kube(home, record),
+        _ec2(record),
+        _workloads(home, options),
+        _kubelets(home, record),
+        *(_controller(home, record, each) for each in controllers(options.replicas)),
+    ]
+
+
+def _kube(home: Home, record: Record) -> Piece:
+    return Piece(
+        "kube",
+        "the Kubernetes API",
+        (
+            *("sandbox", "kube", "--port", str(record.ports["kube"])),
+            *("--kubeconfig-out", str(home.kubeconfig), "--state", str(home.data)),
+        ),
+        address=record.server,
+        probe=f"{record.server}/readyz",
+        # Not on the command line, which everybody on the machine can read.
+        environ={"KARPENTER_SANDBOX_TOKEN": record.token},
+    )
+
+
+def _ec2(record: Record) -> Piece:
+    options = record.options
+    return Piece(
+        "ec2",
+        "the model of EC2",
+        (
+            *("sandbox", "ec2", "--port", str(record.ports["ec2"]), "--region", options.region),
+            *("--speed", f"{options.speed:g}", "--cluster-version", options.kube_version),
+        ),
+        address=record.ec2,
+        probe=f"{record.ec2}/_model/clock",
+    )
+
+
+def _workloads(home: Home, options: Options) -> Piece:
+    grace, volume = _duration(_grace_s(options)), _duration(_VOLUME_S / options.speed)
+    return Piece(
+        "workloads",
+        "the controllers of Kubernetes and its scheduler",
+        (
+            *("sandbox", "workloads", "--kubeconfig", str(home.kubeconfig)),
+            *("--node-grace", grace, "--gone-node-grace", grace),
+            *("--provision-delay", volume, "--attach-delay", volume),
+        ),
+        says="are at work at",
+    )
+
+
+def _kubelets(home: Home, record: Record) -> Piece:
+    return Piece(
+        "kubelets",
+        "the kubelets of the model's machines",
+        (
+            *("sandbox", "kubelets", "--kubeconfig", str(home.kubeconfig), "--ec2", record.ec2),
+            *("--job-time", _JOB_TIME),
+            *("--lease-period", _duration(_grace_s(record.options) / 4)),
+        ),
+        says="the kubelets of",
+    )
+
+
+def _controller(home: Home, record: Record, name: str) -> Piece:
+    address = f"http://127.0.0.1:{record.ports[name]}"
+    flags = {
+        "kubeconfig": str(home.kubeconfig),
+        "cluster-name": CLUSTER,
+        "interruption-queue": CLUSTER,
+        "leader-election-namespace": "kube-system",
+        "health-probe-port": str(record.ports[name]),
+        "metrics-port": str(record.ports[f"{name}-metrics"]),
+        "bind-address": "127.0.0.1",
+        # Shorter, a busy machine would give up on nodes that are fine.
+        "registration-timeout": _duration(max(_REGISTRATION_S / record.options.speed, _LEAST_REGISTRATION_S)),
+    }
+    return Piece(
+        name,
+        "Karpenter",
+        ("controller", *(f"--{flag}={value}" for flag, value in flags.items())),
+        address=address,
+        probe=f"{address}/readyz",
+        environ=aws_environ(record),
+    )
+
+
+def _grace_s(options: Options) -> float:
+    # A node renews its lease four times in this; shorter, a busy machine would lose healthy nodes.
+    return max(_NODE_GRACE_S / options.speed, _LEAST_GRACE_S)
+
+
+def _duration(seconds: float) -> str:
+    return f"{max(round(seconds * 1000), 1)}ms"

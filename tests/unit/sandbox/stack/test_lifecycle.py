@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import socket
+import time
+
+import pytest
+
+from karpenter.sandbox.stack import children
+from karpenter.sandbox.stack.calls import answers
+from karpenter.sandbox.stack.errors import (
+    NotUpError,
+    OtherOptionsError,
+    PortTakenError,
+    StackError,
+    StartError,
+    StoppedError,
+)
+from karpenter.sandbox.stack.home import Home
+from karpenter.sandbox.stack.lifecycle import DOWN, PARTLY, UP, Stack
+from karpenter.sandbox.stack.record import Options, load
+from tests.unit.sandbox.stack.programs import programs, stack, tiny
+
+OPTIONS = Options()
+
+
+def test_up_returns_when_all_is_ready_and_down_leaves_no_process_and_no_port(home: Home) -> None:
+    with stack(home) as sandbox:
+        record, started = sandbox.up(OPTIONS)
+
+        assert started == ["kube", "ec2", "kubelets"]
+        assert answers(f"{record.server}/readyz")
+        assert sandbox.status().state == UP
+
+        ended = sandbox.down()
+
+    assert sorted(ended) == ["ec2", "kube", "kubelets"]
+    assert not answers(f"{record.server}/readyz")
+    assert not home.directory.exists()
+
+
+def test_what_died_is_told_by_status_and_mended_by_up_and_the_others_go_on(home: Home) -> None:
+    with stack(home) as sandbox:
+        record, _ = sandbox.up(OPTIONS)
+        before = {name: child.pid for name, child in record.children.items()}
+        children.kill(home, "kube", record.children["kube"])
+
+        found = sandbox.status()
+        again, started = sandbox.up(OPTIONS)
+
+        assert found.state == PARTLY
+        assert {each.name: each.running for each in found.pieces} == {
+            "kube": False,
+            "ec2": True,
+            "kubelets": True,
+        }
+        assert started == ["kube"]
+        assert (again.ports, again.token) == (record.ports, record.token)
+        assert {name: again.children[name].pid for name in ("ec2", "kubelets")} == {
+            name: before[name] for name in ("ec2", "kubelets")
+        }
+        assert sandbox.up(OPTIONS)[1] == []
+
+
+def test_options_that_differ_from_those_it_runs_with_are_refused(home: Home) -> None:
+    with stack(home) as sandbox:
+        record, _ = sandbox.up(OPTIONS)
+
+        with pytest.raises(OtherOptionsError, match=r"speed 1\.0, not 5") as refused:
+            sandbox.up(Options(speed=5), given=["speed"])
+        with pytest.raises(OtherOptionsError, match=f"kube on port {record.ports['kube']}"):
+            sandbox.up(OPTIONS, ports={"kube": 1})
+
+        assert "--name" in refused.value.hint
+        assert sandbox.up(Options(speed=5))[1] == []
+
+
+def test_two_sandboxes_run_side_by_side(home: Home) -> None:
+    with stack(home) as one, stack(Home(home.root, "try-2")) as two:
+        first, _ = one.up(OPTIONS)
+        second, _ = two.up(OPTIONS)
+
+        assert not set(first.ports.values()) & set(second.ports.values())
+        assert first.token != second.token
+
+        one.down()
+
+        assert two.status().state == UP
+
+
+def test_a_port_that_is_taken_is_told_and_nothing_is_left_running(home: Home) -> None:
+    with stack(home) as sandbox, socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+
+        with pytest.raises(PortTakenError, match=f"port {port} of 127.0.0.1 is in use") as refused:
+            sandbox.up(OPTIONS, ports={"kube": port})
+
+    assert refused.value.hint
+    assert not home.record.exists()
+
+
+def test_a_program_that_fails_takes_a_new_sandbox_down_with_its_words(home: Home) -> None:
+    with stack(home, programs(tiny("broken", "fail", says="never"))) as sandbox:
+        with pytest.raises(StartError, match="broken ended: it cannot be") as refused:
+            sandbox.up(OPTIONS)
+
+        assert "broken.log" in refused.value.hint
+        assert not any(children.is_alive(home, name) for name in ("kube", "ec2", "kubelets"))
+
+
+def test_a_program_that_is_never_ready_is_named(home: Home) -> None:
+    slow = programs(tiny("slow", "speak", says="never said"))
+
+    with (
+        stack(home, slow, patience_s=1.5) as sandbox,
+        pytest.raises(StartError, match=r"not ready after 1\.5 s: slow"),
+    ):
+        sandbox.up(OPTIONS)
+
+
+def test_a_sandbox_that_could_not_be_mended_keeps_what_runs(home: Home) -> None:
+    with stack(home) as sandbox:
+        record, _ = sandbox.up(OPTIONS)
+        worse = Stack(home, programs=programs(tiny("broken", "fail", says="never")))
+
+        with pytest.raises(StartError):
+            worse.up(OPTIONS)
+
+        assert answers(f"{record.server}/readyz")
+
+
+def test_the_user_may_want_no_more_while_it_starts(home: Home) -> None:
+    sandbox = Stack(home, programs=programs(), stopped=lambda: True)
+
+    with pytest.raises(StoppedError):
+        sandbox.up(OPTIONS)
+
+    assert not home.record.exists()
+
+
+def test_what_is_kept_comes_up_again_at_the_same_addresses(home: Home) -> None:
+    with stack(home) as sandbox:
+        before, _ = sandbox.up(Options(keep=True, speed=3), given=["keep", "speed"])
+        home.data.mkdir()
+        sandbox.down()
+        assert sandbox.status().state == DOWN
+
+        after, started = sandbox.up(OPTIONS)
+
+        assert len(started) == 3
+        assert (after.ports, after.token, after.options) == (before.ports, before.token, before.options)
+        assert home.data.exists()
+
+        sandbox.down(keep=False)
+
+    assert load(home.record) is None
+
+
+def test_a_kept_sandbox_takes_another_port_if_its_own_is_taken(home: Home) -> None:
+    with stack(home) as sandbox, socket.socket() as taken:
+        before, _ = sandbox.up(Options(keep=True))
+        sandbox.down()
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", before.ports["kube"]))
+        taken.listen()
+
+        after, _ = sandbox.up(OPTIONS)
+
+        assert after.ports["kube"] != before.ports["kube"]
+
+
+def test_reset_empties_it_at_the_same_addresses(home: Home) -> None:
+    with stack(home) as sandbox:
+        before, _ = sandbox.up(OPTIONS)
+        home.data.mkdir()
+
+        after = sandbox.reset()
+
+        assert after.ports == before.ports
+        assert not home.data.exists()
+        assert sandbox.status().state == UP
+
+
+def test_there_is_nothing_to_do_about_one_that_is_not_there(home: Home) -> None:
+    sandbox = Stack(home)
+
+    for ask in (sandbox.status, sandbox.down, sandbox.reset, sandbox.kube, sandbox.model):
+        with pytest.raises(NotUpError, match="no sandbox 'try-1'") as refused:
+            ask()
+
+    assert refused.value.hint == "karpenter sandbox up --name try-1"
+
+
+def test_one_that_is_down_is_not_asked(home: Home) -> None:
+    with stack(home) as sandbox:
+        sandbox.up(Options(keep=True))
+        assert sandbox.kube().items("/api/v1/nodes") == []
+        sandbox.down()
+
+        with pytest.raises(NotUpError, match="is down"):
+            sandbox.model()
+
+
+def test_a_sandbox_has_one_owner(home: Home) -> None:
+    with Stack(home).owning(), pytest.raises(StackError, match="foreground"), Stack(home).owning():
+        pass
+
+
+def test_what_its_owner_leaves_behind_ends_by_itself(home: Home) -> None:
+    with stack(home) as sandbox:
+        with sandbox.owning():
+            record, _ = sandbox.up(OPTIONS, owned=True)
+
+        assert children._wait(home, list(record.children.items()), time.monotonic() + 10) == []
