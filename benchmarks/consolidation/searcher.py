@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The search alone as a planner, with a constant price for each eviction: no memory, no ghosts."""
+
+from __future__ import annotations
+
+from benchmarks.consolidation.cluster import Cluster
+from benchmarks.consolidation.runs import Plan
+from benchmarks.consolidation.views import Views
+from karpenter.consolidation.search import search
+from karpenter.consolidation.types import Rearrangement, Removable, World
+
+__all__ = ["Searcher", "plans_of", "world_of"]
+
+
+def world_of(cluster: Cluster, views: Views, theta: float, tries: int, minimum: float = 0.02) -> World:
+    """Return the cluster as the search sees it, every eviction at the same price per hour and weight."""
+    snapshot = views.snapshot()
+    removable = {}
+    for node in cluster.nodes.values():
+        if not cluster.is_pinned(node):
+            removable[node.name] = Removable(
+                name=node.name,
+                pool="default",
+                price_per_hour=cluster.prices[node.position],
+                move_cost={
+                    str(pod.uid): theta * cluster.workloads[pod.workload].weight for pod in node.pods.values()
+                },
+                minimum_saving=minimum,
+            )
+    return World(
+        snapshot=snapshot,
+        removable=removable,
+        receivers=frozenset(node.name for node in snapshot.nodes),
+        tries=tries,
+    )
+
+
+class Searcher:
+    """Plans by the search alone."""
+
+    def __init__(self, cluster: Cluster, theta: float, tries: int = 400) -> None:
+        self._views = Views(cluster)
+        self._theta = theta
+        self._tries = tries
+
+    def plan(self, cluster: Cluster, now: float) -> list[Plan]:
+        """Return the steps of what the search finds."""
+        del now
+        world = world_of(cluster, self._views, self._theta, self._tries)
+        return plans_of(cluster, search(world))
+
+    def bought_back(self, now: float, nodes: int) -> None:
+        """Learn nothing: the price of an eviction is constant."""
+
+
+def plans_of(cluster: Cluster, found: Rearrangement) -> list[Plan]:
+    """Return a rearrangement in numbers of the faked cluster."""
+    numbers = {node.name: node.number for node in cluster.nodes.values()}
+    offerings = {
+        (cluster.market.catalogue.type_at(place).name, offering.zone, offering.capacity_type): place
+        for place, offering in enumerate(cluster.market.catalogue.offerings)
+    }
+    launches: list[int] = []
+    for node in found.launch:
+        chosen = node.chosen
+        launches.append(offerings[chosen.instance_type, chosen.zone, chosen.capacity_type])
+    by_source: dict[str, list[tuple[int, int]]] = {}
+    for move in found.moves:
+        target = numbers[move.target] if move.target else -1 - move.launch
+        by_source.setdefault(move.source, []).append((int(move.uid), target))
+    plans: list[Plan] = []
+    start, launched = 0, 0
+    for length in found.steps:
+        names = found.remove[start : start + length]
+        start += length
+        targets = {uid: target for name in names for uid, target in by_source.get(name, ())}
+        needed = max((-target for target in targets.values() if target < 0), default=0)
+        last = max(launched, needed)
+        plans.append(
+            Plan(
+                tuple((place, launches[place]) for place in range(launched, last)),
+                tuple(numbers[name] for name in names),
+                targets,
+            )
+        )
+        launched = last
+    return plans

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a saving is worth the moving: it must pay for the evictions within the time that it is expected to last.
+
+Moving costs once: the eviction price for each pod by its weight (priority and deletion cost as Karpenter, more for
+pods that were moved within the last hour), and what is paid twice while replacements start and old nodes drain. The
+saving counts for the pool's horizon, which is learnt (``memory``). On top of that it must be a minimum share of the
+price of what goes, so that nothing is ever swapped for its like. Both demands make the sequence of moves finite: each
+one lowers the price by at least so much.
+
+Pools with the policy Balanced ask for more, as Karpenter: their share of the saving, of what the pool costs, must be
+at least half of their share of the disruption, of what the pool has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from karpenter.consolidation.ground import Ground, Site
+from karpenter.consolidation.types import Policy
+
+__all__ = ["Scales", "Terms", "terms_of"]
+
+_HOUR_S = 3600.0
+_LEAST_SCORE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What taking some nodes must save to be worth it.
+
+    Attributes:
+        price: What they cost per hour together.
+        moving: What moving their pods must save per hour.
+        minimum: The least saving per hour, whatever the moving costs.
+        overlap: The share of a launch's price that must be saved beside it, since it is paid for twice at first.
+    """
+
+    price: float
+    moving: float
+    minimum: float
+    overlap: float
+
+    @property
+    def most_for_launches(self) -> float:
+        """What may be bought for them per hour at most."""
+        return min(self.price - self.minimum, (self.price - self.moving) / (1 + self.overlap))
+
+    def wanted(self, launches_per_hour: float) -> float:
+        """Return what must be saved per hour when so much is bought."""
+        return max(self.minimum, self.moving + self.overlap * launches_per_hour)
+
+
+def terms_of(sites: Iterable[Site], ground: Ground) -> Terms:
+    """Return what taking some nodes must save; each of them has a price."""
+    settings, memory = ground.settings, ground.situation.memory
+    price = moving = minimum = 0.0
+    horizon_h = settings.horizon_ceiling_h
+    for site in sites:
+        cost = site.price or 0.0
+        own_horizon_h = memory.horizon_h(site.pool, settings)
+        horizon_h = min(horizon_h, own_horizon_h)
+        price += cost
+        moving += settings.eviction_price * site.weight / own_horizon_h
+        minimum += cost * minimum_saving(site, ground)
+    overlap_h = (settings.boot_s + settings.drain_s) / _HOUR_S
+    return Terms(price, moving, minimum, overlap_h / horizon_h)
+
+
+def minimum_saving(site: Site, ground: Ground) -> float:
+    """Return the least saving worth taking a node for, as a share of its price."""
+    own = site.policy.minimum_saving
+    return ground.settings.minimum_saving if own is None else own
+
+
+class Scales:
+    """Weighs moves of pools with the policy Balanced."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._cost: dict[str, float] = {}
+        self._disruption: dict[str, float] = {}
+        for site in ground.sites.values():
+            self._cost[site.pool] = self._cost.get(site.pool, 0.0) + (site.price or 0.0)
+            self._disruption[site.pool] = self._disruption.get(site.pool, 0.0) + site.disruption
+
+    def refused(self, sites: Sequence[Site], saving_per_hour: float) -> tuple[str, float] | None:
+        """Return the Balanced pool for which a move is not worth it, and its score; None if there is none."""
+        total = sum(site.price or 0.0 for site in sites)
+        for pool in sorted({site.pool for site in sites if site.policy.policy is Policy.BALANCED}):
+            own = [site for site in sites if site.pool == pool]
+            share = sum(site.price or 0.0 for site in own) / total
+            saved = saving_per_hour * share / self._cost[pool]
+            disturbed = sum(site.disruption for site in own) / self._disruption[pool]
+            if saved / disturbed < _LEAST_SCORE:
+                return pool, saved / disturbed
+        return None

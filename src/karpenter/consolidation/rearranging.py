@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns what the search finds into trials that the solver agrees with, and those into parts that stand alone.
+
+Steps are taken from the front as long as budgets allow. All of them are put to the solver at once; where it does not
+agree, those whose pods have no place are left out and it is asked again, so that a disagreement costs a few solves and
+not one for each node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from karpenter.consolidation.budgets import Quota
+from karpenter.consolidation.ground import Ground, Site
+from karpenter.consolidation.launches import price_of
+from karpenter.consolidation.payback import minimum_saving
+from karpenter.consolidation.search import search
+from karpenter.consolidation.stand import Stand, Trial
+from karpenter.consolidation.types import Rearrangement, Reason, Removable, World
+from karpenter.scheduling import NewNode
+
+__all__ = ["parts_of", "placed", "rearranged", "world_of"]
+
+_HOUR_S = 3600.0
+# Disagreements beyond this are left for later: nodes are tried one by one too.
+_MOST_DISAGREEMENTS = 6
+
+
+def rearranged(ground: Ground, quota: Quota, stand: Stand, eligible: list[Site]) -> list[Trial]:
+    """Return what a search of the whole cluster finds and the solver agrees with, in parts that stand alone."""
+    found = search(world_of(ground, quota, stand, eligible))
+    trial = _agreed(stand, found, _within_budgets(ground, quota, found))
+    return [] if trial is None else parts_of(trial)
+
+
+def world_of(ground: Ground, quota: Quota, stand: Stand, eligible: list[Site]) -> World:
+    """Return what the search looks at."""
+    settings, memory = ground.settings, ground.situation.memory
+    horizons = {site.pool: memory.horizon_h(site.pool, settings) for site in eligible}
+    left = {site.pool: quota.left(site.pool, Reason.UNDERUTILIZED) for site in eligible}
+    return World(
+        snapshot=replace(ground.snapshot, pools=stand.snapshot.pools),
+        removable={
+            site.name: Removable(
+                site.name,
+                site.pool,
+                site.price or 0.0,
+                {
+                    uid: settings.eviction_price * weight / horizons[site.pool]
+                    for uid, weight in site.weights.items()
+                },
+                minimum_saving(site, ground),
+            )
+            for site in eligible
+        },
+        receivers=frozenset(node.name for node in stand.snapshot.nodes if node.allocatable),
+        waiting=tuple(pod for pod in stand.guests() if pod.metadata.uid not in stand.ghosts),
+        ghosts=tuple(pod for pod in stand.guests() if pod.metadata.uid in stand.ghosts),
+        overlap_h=(settings.boot_s + settings.drain_s) / _HOUR_S,
+        horizon_h=min(horizons.values()),
+        most_removed={pool: number for pool, number in left.items() if number is not None},
+        tries=settings.tries,
+        stop=settings.stop,
+        seed=settings.seed,
+    )
+
+
+def _within_budgets(ground: Ground, quota: Quota, found: Rearrangement) -> list[tuple[str, ...]]:
+    """Return the first steps, each as the nodes that go in it, that budgets allow together."""
+    steps: list[tuple[str, ...]] = []
+    used: dict[str, int] = {}
+    start = 0
+    for size in found.steps:
+        names = found.remove[start : start + size]
+        start += size
+        wanted = dict(used)
+        for name in names:
+            pool = ground.sites[name].pool
+            wanted[pool] = wanted.get(pool, 0) + 1
+        left = {pool: quota.left(pool, Reason.UNDERUTILIZED) for pool in wanted}
+        if all(left[pool] is None or number <= (left[pool] or 0) for pool, number in wanted.items()):
+            used = wanted
+            steps.append(names)
+    return steps
+
+
+def _agreed(stand: Stand, found: Rearrangement, steps: list[tuple[str, ...]]) -> Trial | None:
+    """Return the steps with which the solver agrees, at once; None if there are none."""
+    for _ in range(_MOST_DISAGREEMENTS):
+        if not steps:
+            return None
+        names = tuple(name for step in steps for name in step)
+        gone = frozenset(names)
+        numbers = sorted({move.launch for move in found.moves if move.source in gone and move.launch >= 0})
+        trial, other = placed(stand, names, [found.launch[number] for number in numbers])
+        if trial.problem is None:
+            return trial
+        # Whoever has no place stays at home; half of the steps at least, or it would take for ever.
+        blamed = trial.blamed & other.blamed or trial.blamed | other.blamed
+        willing = [step for step in steps if not blamed.intersection(step)]
+        steps = willing if 0 < len(willing) < len(steps) else steps[: len(steps) // 2]
+    return None
+
+
+def placed(stand: Stand, names: tuple[str, ...], launch: Sequence[NewNode]) -> list[Trial]:
+    """Return what the solver would buy for the pods of some nodes, and what is named: what can be first, then cheap."""
+    trials = [stand.attempt(names), stand.attempt_with(names, launch)]
+    return sorted(trials, key=lambda trial: (trial.problem is not None, price_of(trial.launch)))
+
+
+def parts_of(trial: Trial) -> list[Trial]:
+    """Return a trial as parts that can be carried out without each other, those without launches first.
+
+    Nodes whose pods share a launch go together; any other node goes alone. Room that one part leaves is never needed
+    by another, for all of them were placed at once.
+    """
+    together = {name: name for name in trial.remove}
+
+    def root(name: str) -> str:
+        while together[name] != name:
+            name = together[name]
+        return name
+
+    first: dict[int, str] = {}
+    for each in trial.placed:
+        if each.launch >= 0:
+            known = first.setdefault(each.launch, each.source)
+            together[root(each.source)] = root(known)
+    groups: dict[str, list[str]] = {}
+    for name in trial.remove:
+        groups.setdefault(root(name), []).append(name)
+    parts = [_part(trial, frozenset(names)) for names in groups.values()]
+    return sorted(parts, key=lambda part: bool(part.launch))
+
+
+def _part(trial: Trial, names: frozenset[str]) -> Trial:
+    own = [each for each in trial.placed if each.source in names]
+    used = sorted({each.launch for each in own if each.launch >= 0})
+    again = {number: index for index, number in enumerate(used)}
+    return Trial(
+        remove=tuple(name for name in trial.remove if name in names),
+        launch=tuple(trial.launch[number] for number in used),
+        placed=tuple(replace(each, launch=again.get(each.launch, -1)) for each in own),
+    )
