@@ -37,9 +37,23 @@ class PeerUnavailableError(KarpenterError):
 
 
 def build_peer(
-    environ: Mapping[str, str], say: Say, sources: Path = GO_SOURCES, *, timeout_s: float = _BUILD_TIMEOUT_S
+    environ: Mapping[str, str],
+    say: Say,
+    sources: Path = GO_SOURCES,
+    *,
+    package: str = ".",
+    what: str = "the Go scheduler",
+    timeout_s: float = _BUILD_TIMEOUT_S,
 ) -> Path:
     """Return the program of the Go side, built first if it is not in the cache.
+
+    Args:
+        environ: The environment, for the cache and for Go.
+        say: Is told of the progress.
+        sources: The module to build in.
+        package: The package to build.
+        what: What people call it.
+        timeout_s: How long a build may take.
 
     Raises:
         PeerUnavailableError: Go is not installed, or could not build in time.
@@ -50,15 +64,15 @@ def build_peer(
     go = shutil.which("go", path=environ.get("PATH"))
     if go is None:
         raise PeerUnavailableError(
-            "Go is not installed, so the Go scheduler cannot be measured",
+            f"Go is not installed, so {what} cannot be measured",
             hint=f"install {_go_release(sources)} or newer (https://go.dev/dl) and run this again",
         )
     program.parent.mkdir(parents=True, exist_ok=True)
-    say(f"building the Go scheduler {karpenter_version(sources)} into {program} (once; some minutes) ...")
+    say(f"building {what} {karpenter_version(sources)} into {program} (once; some minutes) ...")
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="partial-", dir=program.parent) as partial:
         built = Path(partial) / program.name
-        command = [go, "build", "-trimpath", "-buildvcs=false", "-o", str(built), "."]
+        command = [go, "build", "-trimpath", "-buildvcs=false", "-o", str(built), package]
         # The command is Go's own, with nothing in it from outside.
         process = subprocess.Popen(  # noqa: S603
             command,
@@ -70,15 +84,15 @@ def build_peer(
             errors="replace",
             start_new_session=True,
         )
-        outcome, log = _wait(process, say, timeout_s)
+        outcome, log = _wait(process, say, what, timeout_s)
         if outcome:
             tail = "\n".join(log.splitlines()[-_SHOWN_LINES:])
             raise PeerUnavailableError(
-                f"`go build` of the Go scheduler {outcome}" + (f":\n{tail}" if tail else ""),
-                hint=f"it needs {_go_release(sources)} and a Go module proxy; try `go vet .` in {sources}",
+                f"`go build` of {what} {outcome}" + (f":\n{tail}" if tail else ""),
+                hint=f"it needs {_go_release(sources)} and a Go module proxy; try `go vet {package}` in {sources}",
             )
         built.replace(program)
-    say(f"built the Go scheduler in {time.monotonic() - started:.0f} s")
+    say(f"built {what} in {time.monotonic() - started:.0f} s")
     return program
 
 
@@ -113,7 +127,7 @@ def _word_after(first: str, sources: Path) -> str:
     )
 
 
-def _wait(process: subprocess.Popen[str], say: Say, timeout_s: float) -> tuple[str, str]:
+def _wait(process: subprocess.Popen[str], say: Say, what: str, timeout_s: float) -> tuple[str, str]:
     """Wait for a build, with a word now and then; return how it failed (or nothing) and what it printed."""
     started = time.monotonic()
     try:
@@ -124,7 +138,7 @@ def _wait(process: subprocess.Popen[str], say: Say, timeout_s: float) -> tuple[s
             except subprocess.TimeoutExpired:
                 if left_s <= _PROGRESS_S:
                     return f"did not finish within {timeout_s:g} s", ""
-                say(f"still building the Go scheduler ({time.monotonic() - started:.0f} s) ...")
+                say(f"still building {what} ({time.monotonic() - started:.0f} s) ...")
             else:
                 return (f"failed with code {process.returncode}" if process.returncode else ""), log
     finally:

@@ -166,6 +166,11 @@ CAPACITY_BUFFER_FAKE_POD: Final = f"{GROUP}/capacity-buffer-fake-pod"
 CAPACITY_BUFFER_NAME: Final = f"{GROUP}/capacity-buffer-name"
 CAPACITY_BUFFER_NAMESPACE: Final = f"{GROUP}/capacity-buffer-namespace"
 PROVIDER_COMPATIBILITY: Final = f"{COMPATIBILITY_GROUP}/provider"
+# Ours alone: the part that a claim has in a command under way, and that the cloud takes its machine away.
+DISRUPTION_COMMAND: Final = f"{GROUP}/disruption-command"
+INTERRUPTED: Final = f"{GROUP}/interrupted"
+# Ours too, on a NodePool: nodes that lack room for a DaemonSet are replaced within its budgets.
+REPLACE_FOR_DAEMONSETS: Final = f"{GROUP}/replace-for-daemonsets"
 POD_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 EC2NODECLASS_HASH: Final = f"{AWS_GROUP}/ec2nodeclass-hash"

@@ -44,6 +44,11 @@ BUDGET_NODES = r"^((100|[0-9]{1,2})%|[0-9]+)$"
 BUDGETS_RULE = Rule(
     "self.all(x, has(x.schedule) == has(x.duration))", "'schedule' must be set with 'duration'"
 )
+WINDOWS_RULE = Rule(
+    "self.all(x, has(x.schedule) || (!has(x.timeZone) && (!has(x.window) || x.window != 'Allow')))",
+    "'timeZone' and the window 'Allow' need a 'schedule'",
+)
+MINIMUM_SAVING = r"^(100|[0-9]{1,2})(\.[0-9]{1,2})?%$"
 
 _LABEL_RULES = (
     domain_rule(labels.GROUP, (labels.CAPACITY_TYPE, labels.NODEPOOL), each=True),
@@ -75,7 +80,11 @@ class Budget(Frozen):
         ),
     ] = "10%"
     schedule: Annotated[
-        str, Schema("When a window opens, in cron syntax and UTC; absent means always.", pattern=SCHEDULE)
+        str,
+        Schema(
+            "When a window opens, in cron syntax, in UTC unless timeZone says otherwise; absent means always.",
+            pattern=SCHEDULE,
+        ),
     ] = ""
     duration: Annotated[
         str, Schema("How long a window stays open, in hours and minutes.", pattern=BUDGET_DURATION)
@@ -83,12 +92,22 @@ class Budget(Frozen):
     reasons: Annotated[
         tuple[str, ...],
         Schema(
-            "The reasons for disruption that the budget bounds; absent means all.",
+            "The reasons for disruption that the budget bounds; absent means all but Expired.",
             list_type="set",
             max_items=50,
-            items=Schema(enum=("Underutilized", "Empty", "Drifted")),
+            items=Schema(enum=("Underutilized", "Empty", "Drifted", "Expired")),
         ),
     ] = ()
+    time_zone: Annotated[
+        str, Schema("The time zone of the schedule, by its IANA name; absent means UTC.", max_length=64)
+    ] = ""
+    window: Annotated[
+        str,
+        Schema(
+            "Bound: the budget counts inside the window alone. Allow: nodes go inside such windows alone.",
+            enum=("Bound", "Allow"),
+        ),
+    ] = ""
 
 
 class Disruption(Frozen):
@@ -129,9 +148,16 @@ class Disruption(Frozen):
             default=[{"nodes": "10%"}],
             list_type="atomic",
             max_items=50,
-            rules=(BUDGETS_RULE,),
+            rules=(BUDGETS_RULE, WINDOWS_RULE),
         ),
     ] = (Budget(),)
+    minimum_saving: Annotated[
+        str,
+        Schema(
+            "The least saving worth moving pods for, as a share of the price of the nodes that go.",
+            pattern=MINIMUM_SAVING,
+        ),
+    ] = ""
 
 
 class TemplateMetadata(Frozen):

@@ -43,14 +43,20 @@ class CloudError(KarpenterError):
 
 
 class NodeClaimNotFoundError(CloudError):
-    """The cloud knows no living instance of the claim."""
+    """The cloud knows no living instance of the claim.
 
-    def __init__(self, provider_id: str, *, hint: str = "") -> None:
+    Attributes:
+        provider_id: Which one.
+        has_ended: Whether the cloud says that it ended; if not, it may be so new that the cloud's lists lack it.
+    """
+
+    def __init__(self, provider_id: str, *, hint: str = "", has_ended: bool = False) -> None:
         super().__init__(
             f"{provider_id}: no such instance, or it is being terminated",
             hint=hint or "the claim and its node can be removed; nothing runs for them any more",
         )
         self.provider_id = provider_id
+        self.has_ended = has_ended
 
 
 @dataclass(frozen=True, slots=True)

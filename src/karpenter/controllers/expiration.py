@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nodes do not grow older than their NodePool says: at creation plus ``expireAfter`` their claim is deleted.
 
-Expiry is forceful: it waits for no budget. Draining still honours PodDisruptionBudgets and the grace period.
+Expiry is forceful: it waits for no budget but one that names it (reason Expired), which then bounds how many nodes of
+a pool are on their way out at once, as for any other reason. Draining still honours PodDisruptionBudgets, for as long
+as ``terminationGracePeriod`` says.
 """
 
 from __future__ import annotations
@@ -11,19 +13,21 @@ from typing import Final
 
 from karpenter.api.labels import CAPACITY_TYPE, NODEPOOL
 from karpenter.api.nodeclaim import NodeClaim
+from karpenter.consolidation import Quota, Reason, pool_policy
 from karpenter.kit.clock import Clock
 from karpenter.kit.durations import DurationError, parse_duration
 from karpenter.kit.workqueue import WorkQueue
-from karpenter.kube import Client, ConflictError, NotFoundError
+from karpenter.kube import Client, ConflictError, NotFoundError, Recorder, Subject
 from karpenter.kube.kinds import NODE_CLAIMS
 from karpenter.observe import DecisionKind, DecisionLog, Metrics, get_log, reporting
-from karpenter.state import Cluster
+from karpenter.state import Cluster, candidates
 
 __all__ = ["Expiration", "expires_in"]
 
 _NEVER: Final = "Never"
 # Timers are set anew now and then, so that a clock that was set does not let a node live for ever.
 _LONGEST_WAIT_S: Final = 3600.0
+_BUDGET_AGAIN_S: Final = 30.0
 
 
 def expires_in(claim: NodeClaim, clock: Clock) -> float | None:
@@ -45,12 +49,14 @@ class Expiration:
         *,
         client: Client,
         cluster: Cluster,
+        recorder: Recorder,
         decisions: DecisionLog,
         metrics: Metrics,
         clock: Clock,
     ) -> None:
         self._client = client
         self._cluster = cluster
+        self._recorder = recorder
         self._decisions = decisions
         self._metrics = metrics
         self._clock = clock
@@ -75,6 +81,16 @@ class Expiration:
             return None
         if left_s > 0:
             return min(left_s, _LONGEST_WAIT_S)
+        budget = self._forbidden(claim)
+        if budget:
+            self._recorder.tell(
+                Subject.of(NODE_CLAIMS, claim),
+                "DisruptionBlocked",
+                f"It has expired and waits for a budget of its NodePool ({budget})",
+                quiet_s=_LONGEST_WAIT_S,
+                about="expired",
+            )
+            return _BUDGET_AGAIN_S
         try:
             await self._client.delete(NODE_CLAIMS, name, uid=claim.metadata.uid)
         except (NotFoundError, ConflictError):
@@ -94,3 +110,18 @@ class Expiration:
             message=f"NodeClaim {name} is older than expireAfter {claim.spec.expire_after}",
         )
         return None
+
+    def _forbidden(self, claim: NodeClaim) -> str:
+        """Gives the budget that keeps an expired claim for now, in words; empty if it may go."""
+        name = claim.metadata.labels.get(NODEPOOL, "")
+        pool = self._cluster.pool(name)
+        if pool is None:
+            return ""
+        policy = pool_policy(pool)
+        if not any(Reason.EXPIRED in rule.reasons for rule in policy.budgets):
+            return ""
+        own = (each for each in candidates(self._cluster) if each.pool == name)
+        quota = Quota(own, {name: policy}, self._clock.now().timestamp())
+        if quota.has_room(name, Reason.EXPIRED):
+            return ""
+        return quota.allowance(name, Reason.EXPIRED).budget

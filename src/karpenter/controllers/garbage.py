@@ -31,7 +31,8 @@ _EVERY_S: Final = 120.0
 # After a start the list is looked at often: what a crash left behind should not cost for long.
 _FIRST_EVERY_S: Final = 10.0
 _FIRST_ROUNDS: Final = 20
-_FRESH: Final = timedelta(seconds=30)
+# As long as the cloud's lists may lack an instance that lives.
+_FRESH: Final = timedelta(seconds=60)
 
 
 def owner_by_tag(machine: Machine) -> Collection[str]:

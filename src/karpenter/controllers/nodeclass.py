@@ -196,14 +196,21 @@ class NodeClasses:
         """Says on a class that cannot be understood why it is not used."""
         stored = self._cluster.informers.classes.get(name)
         problem = next(
-            (each.problem for each in self._cluster.effective.misread if each.name == name), "not understood"
+            (
+                each.problem
+                for each in self._cluster.effective.misread
+                if (each.kind, each.name) == ("EC2NodeClass", name)
+            ),
+            "not understood",
         )
         if stored is None or any(
             each.get("message") == problem for each in stored.status.get("conditions") or ()
         ):
             return
+        reason = "EC2NodeClassValidationFailed"
+        self._recorder.tell(Subject.of(EC2_NODE_CLASSES, stored), reason, problem, type="Warning")
         conditions = ConditionSet.of(EC2_NODE_CLASS, stored.metadata).false(
-            "ValidationSucceeded", self._clock.now(), reason="EC2NodeClassValidationFailed", message=problem
+            "ValidationSucceeded", self._clock.now(), reason=reason, message=problem
         )
         body = {"status": {"conditions": conditions.to_wire()}}
         written = await self._client.patch(STORED_NODE_CLASSES, name, body, subresource="status")

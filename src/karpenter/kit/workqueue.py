@@ -5,8 +5,8 @@ A key that is added while it is being worked on is worked on once more afterward
 queued twice. Work says when it wants to be called again, and who adds a key meanwhile is served at once. A failure
 is reported and the key comes back after a growing delay, so one broken thing neither blocks others nor spins.
 
-Nothing here knows what the work is. Workers are started by `run` and end when it is cancelled; what waits then is
-kept for the next `run`.
+Nothing here knows what the work is. Workers are started by `run` and end when it is cancelled; what waits then, and
+what was broken off, is kept for the next `run`.
 """
 
 from __future__ import annotations
@@ -116,6 +116,9 @@ class WorkQueue(Generic[_K]):
             self._busy.add(key)
             try:
                 await self._do(key)
+            except asyncio.CancelledError:
+                self._again.add(key)
+                raise
             finally:
                 self._busy.discard(key)
                 if key in self._again:

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
 import yaml
 
@@ -144,6 +145,7 @@ def read_kubeconfig(paths: Sequence[Path], context: str = "") -> ClusterConfig:
         raise ConfigError(
             f'{cluster_file}: cluster "{chosen.get("cluster")}" has server {server!r}, not an http(s) address'
         )
+    server, known = _without_password(server)
     proxy = str(cluster.get("proxy-url") or "")
     if proxy and not proxy.startswith(("http://", "https://")):
         raise ConfigError(f"{cluster_file}: proxy-url {proxy!r}: only http and https proxies are supported")
@@ -153,7 +155,7 @@ def read_kubeconfig(paths: Sequence[Path], context: str = "") -> ClusterConfig:
         verify_tls=not cluster.get("insecure-skip-tls-verify", False),
         tls_server_name=str(cluster.get("tls-server-name") or ""),
         proxy=proxy,
-        identity=_identity(user_file, user, str(chosen.get("user") or "")),
+        identity=_identity(user_file, known | user, str(chosen.get("user") or "")),
         namespace=str(chosen.get("namespace") or "default"),
         source=f"{source}, context {current}",
     )
@@ -184,6 +186,17 @@ def _named(
             seen.append(str(entry.get("name")) if isinstance(entry, dict) else "?")
     known = ", ".join(sorted(set(seen))) or "none"
     raise ConfigError(f'{source} has no {key} "{name}"', hint=f"it has: {known}")
+
+
+def _without_password(server: str) -> tuple[str, dict[str, Any]]:
+    """Takes a name and a password out of an address, which is printed and logged, and gives them apart."""
+    scheme, _, rest = server.partition("://")
+    host, slash, path = rest.partition("/")
+    pair, at, host = host.rpartition("@")
+    if not at:
+        return server, {}
+    name, _, password = pair.partition(":")
+    return f"{scheme}://{host}{slash}{path}", {"username": unquote(name), "password": unquote(password)}
 
 
 def _identity(path: Path, user: Mapping[str, Any], name: str) -> Identity:

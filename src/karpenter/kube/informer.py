@@ -32,7 +32,8 @@ T = TypeVar("T", bound=Frozen)
 # Namespace and name.
 Key: TypeAlias = tuple[str, str]
 
-_BACKOFF: Final = BackoffPolicy(base_s=0.5, cap_s=30.0, jitter=0.3)
+# Short at the top: a server that is back after an outage is followed again within seconds.
+_BACKOFF: Final = BackoffPolicy(base_s=0.5, cap_s=5.0, jitter=0.3)
 _NOTHING: Final[Mapping[Key, None]] = {}
 # How many deleted objects we remember, so that a late answer to an older write does not raise one from the dead.
 _TOMBSTONES: Final = 4096

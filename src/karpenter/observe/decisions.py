@@ -36,6 +36,10 @@ class DecisionKind(StrEnum):
     INTERRUPT = "interrupt"
     TERMINATE = "terminate"
     COLLECT = "collect"
+    KEEP = "keep"
+    ROLL_BACK = "roll-back"
+    SETTLE = "settle"
+    REPAIR = "repair"
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,5 +110,6 @@ def _in_order(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMappin
     first = {
         key: event.pop(key) for key in ("level", "time", "logger", "message", "controller") if key in event
     }
-    first["level"] = str(first.get("level", "info")).upper()
+    # As Karpenter spells them: WARN, not WARNING.
+    first["level"] = str(first.get("level", "info")).upper().removesuffix("ING")
     return {**first, **event}

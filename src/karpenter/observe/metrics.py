@@ -31,6 +31,7 @@ class Metrics:
         self._pools()
         self._pods()
         self._solving()
+        self._disruption()
         self._cloud()
         self._own()
 
@@ -61,6 +62,14 @@ class Metrics:
         )
         self.claims_disrupted = self._counter(
             "nodeclaims_disrupted", "NodeClaims that were disrupted, and why.", disruption
+        )
+        self.unhealthy_disrupted = self._counter(
+            "nodeclaims_unhealthy_disrupted",
+            "NodeClaims that were replaced because their nodes were broken.",
+            ("condition", "nodepool", "capacity_type", "image_id"),
+        )
+        self.pods_disruption_initiated = self._counter(
+            "pods_disruption_initiated", "Pods on nodes that were disrupted, and why.", disruption
         )
         self.instance_termination_seconds = self._histogram(
             "nodeclaims_instance_termination_duration_seconds",
@@ -101,6 +110,9 @@ class Metrics:
         self.pool_allowed_disruptions = self._gauge(
             "nodepools_allowed_disruptions", "Nodes that budgets let go now.", ("nodepool", "reason")
         )
+        self.pool_consuming_budgets = self._gauge(
+            "nodepools_nodes_consuming_budgets", "Nodes that use budgets up.", ("nodepool", "reason")
+        )
 
     def _pods(self) -> None:
         self.pod_startup_seconds = self._histogram(
@@ -130,6 +142,9 @@ class Metrics:
         self.unschedulable_pods = self._gauge(
             "scheduler_unschedulable_pods_count", "Pods that the last solve refused.", ("controller",)
         )
+
+    def _disruption(self) -> None:
+        decided = ("decision", "reason", "consolidation_type")
         self.evaluation_seconds = self._histogram(
             "voluntary_disruption_decision_evaluation_duration_seconds",
             "How long it took to look for a disruption.",
@@ -138,10 +153,39 @@ class Metrics:
         self.disruption_decisions = self._counter(
             "voluntary_disruption_decisions",
             "Disruptions decided on.",
-            ("decision", "reason", "consolidation_type"),
+            decided,
         )
         self.eligible_nodes = self._gauge(
             "voluntary_disruption_eligible_nodes", "Nodes that could be disrupted.", ("reason",)
+        )
+        self.disruption_decisions_by_pool = self._counter(
+            "voluntary_disruption_decisions_by_nodepool",
+            "Disruptions decided on, by pool.",
+            (*decided, "nodepool"),
+        )
+        self.disruption_failures = self._counter(
+            "voluntary_disruption_queue_failures", "Disruptions that were taken back.", decided
+        )
+        self.failed_validations = self._counter(
+            "voluntary_disruption_failed_validations",
+            "Disruptions that did not hold when looked at again.",
+            ("consolidation_type",),
+        )
+        self.consolidation_timeouts = self._counter(
+            "voluntary_disruption_consolidation_timeouts",
+            "Searches for a cheaper cluster that were cut off.",
+            ("consolidation_type",),
+        )
+        self.savings = self._counter(
+            "disruption_savings_dollars_per_hour",
+            "What disruptions promised to save, and what they saved.",
+            ("outcome", "reason"),
+        )
+        self.staying_nodes = self._gauge(
+            "disruption_staying_nodes", "Nodes that stay, by why.", ("nodepool", "reason")
+        )
+        self.staying_cost = self._gauge(
+            "disruption_staying_dollars_per_day", "What nodes that stay cost, by why.", ("nodepool", "reason")
         )
 
     def _cloud(self) -> None:

@@ -20,7 +20,7 @@ from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.cloud.aws.addresses import Addresses
 from karpenter.cloud.aws.amis import Amis
-from karpenter.cloud.aws.api import BotoAws, CallRecord
+from karpenter.cloud.aws.api import AwsError, BotoAws, CallRecord
 from karpenter.cloud.aws.discovery import Account
 from karpenter.cloud.aws.drift import Drift
 from karpenter.cloud.aws.garbage import profiles_in_use
@@ -55,7 +55,9 @@ from karpenter.kube import Client, KubeError
 from karpenter.model.resources import MEMORY, Resources
 from karpenter.observe import Log, get_log
 from karpenter.operator.journal import KubeJournal
+from karpenter.operator.launchlog import LaunchLog
 from karpenter.operator.runtime import CloudParts, Surroundings
+from karpenter.operator.settings import Settings
 
 __all__ = ["make_aws"]
 
@@ -100,9 +102,8 @@ async def make_aws(parts: Surroundings, fence: Callable[[], None]) -> CloudParts
         isolated_vpc=settings.isolated_vpc,
     )
     cluster = await describe_cluster(aws, wanted)
-    version = await _version(parts.client)
+    version = await _version(parts.client, aws, settings)
     account = Account(aws)
-    log.info("discovered kubernetes version", version=version)
     shared = await _shared(parts, aws)
     launcher = Launcher(
         LauncherParts(
@@ -123,6 +124,7 @@ async def make_aws(parts: Surroundings, fence: Callable[[], None]) -> CloudParts
             uses_reservations=settings.feature_gates.reserved_capacity,
             reservation_used=shared.reservations.counts.used,
             warn=log.warning,
+            template_created=LaunchLog(log, version, shared.amis.parameter_of),
         )
     )
 
@@ -197,7 +199,7 @@ async def make_aws(parts: Surroundings, fence: Callable[[], None]) -> CloudParts
     if shared.shifts is not None:
         refresh = shared.shifts.refresh
         tasks["zonalshift"] = lambda: _again(parts, SHIFTS_EVERY_S, log, refresh)
-    return CloudParts(provider, tasks, owners=provider.possible_claims)
+    return CloudParts(provider, tasks, owners=provider.possible_claims, taken_over=launcher.forget)
 
 
 async def _shared(parts: Surroundings, aws: BotoAws) -> _Aws:
@@ -273,7 +275,10 @@ def _interruption_tasks(
     health = InstanceHealth(
         shared.aws, parts.clock, actor, on_problem=lambda error: log.error("instance status", error=error)
     )
-    tasks: dict[str, Callable[[], Awaitable[None]]] = {"instancestatus": health.run}
+    tasks: dict[str, Callable[[], Awaitable[None]]] = {
+        "instancestatus": health.run,
+        "interruption.nodes": interruptions.run,
+    }
     if not parts.settings.interruption_queue:
         log.warning(
             "interruption handling is off: a spot node may be lost without notice",
@@ -328,7 +333,15 @@ async def _dns_address(client: Client) -> str:
     return "" if address == "None" else str(address)
 
 
-async def _version(client: Client) -> str:
+async def _version(client: Client, aws: BotoAws, settings: Settings) -> str:
+    """Gives the version that nodes join: EKS' word for it, or that of the API server outside EKS."""
+    if settings.eks_control_plane:
+        try:
+            found = await aws.call("eks", "DescribeCluster", name=settings.cluster_name)
+        except AwsError:
+            found = {}
+        if version := str(found.get("cluster", {}).get("version", "")):
+            return version
     answer = msgspec.json.decode(await client.raw("GET", "/version"), type=dict[str, Any])
     return f"{answer.get('major', '1')}.{str(answer.get('minor', '')).rstrip('+')}"
 

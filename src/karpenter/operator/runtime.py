@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from karpenter.api.ec2nodeclass import EC2NodeClass
-from karpenter.cloud.protocol import CloudProvider, Machine
 from karpenter.controllers.consistency import Consistency
+from karpenter.controllers.daemons import DaemonHints
 from karpenter.controllers.expiration import Expiration
-from karpenter.controllers.garbage import GarbageCollection, owner_by_tag
+from karpenter.controllers.garbage import GarbageCollection
 from karpenter.controllers.legacy import Hydration, LegacyConversion, OldNodeLabels
 from karpenter.controllers.lifecycle import Lifecycle, LifecycleSettings
 from karpenter.controllers.nodepool import NodePools
+from karpenter.controllers.overlays import Overlays
 from karpenter.controllers.provisioning import Market, Provisioner, ProvisionerSettings
 from karpenter.controllers.registrationhealth import HealthSettings, LaunchBreaker, RegistrationHealth
 from karpenter.controllers.termination import ClaimTermination, Evictions, NodeTermination
@@ -30,7 +30,9 @@ from karpenter.kit.clock import Clock
 from karpenter.kit.tasks import Supervisor, TaskFailure
 from karpenter.kube import Client, ClusterConfig, Elector, FencedError, KubeError, NotFoundError, Recorder
 from karpenter.observe import DecisionLog, Metrics, get_log
+from karpenter.operator.parts import CloudParts, Surroundings
 from karpenter.operator.probes import Probes
+from karpenter.operator.removing import removing
 from karpenter.operator.settings import Settings
 from karpenter.scheduling import SolveOptions, solve
 from karpenter.state import STORED_NODE_CLASSES, STORED_NODE_POOLS, Cluster, Informers
@@ -39,34 +41,6 @@ __all__ = ["CloudParts", "Operator", "Surroundings"]
 
 _LAG_EVERY_S: Final = 0.1
 _STOP_S: Final = 3.0
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What every controller may be made with; the cloud's own controllers get it too."""
-
-    client: Client
-    cluster: Cluster
-    recorder: Recorder
-    decisions: DecisionLog
-    metrics: Metrics
-    clock: Clock
-    settings: Settings
-
-
-@dataclass(frozen=True, slots=True)
-class CloudParts:
-    """A cloud: the provider that controllers ask, and what the cloud itself needs to have running on the leader.
-
-    Attributes:
-        provider: The provider.
-        tasks: What runs on the leader besides the controllers, by name.
-        owners: Gives the uids of the claims that a machine may belong to.
-    """
-
-    provider: CloudProvider[EC2NodeClass]
-    tasks: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
-    owners: Callable[[Machine], Collection[str]] = owner_by_tag
 
 
 # Makes the cloud for a replica; every mutating call of it passes the fence.
@@ -93,6 +67,7 @@ class Operator:
         self._log = get_log("operator")
         self._elector: Elector | None = None
         self._informers: Informers | None = None
+        self._clients: tuple[Client, ...] = ()
         self._problem = "starting"
         self.metrics = Metrics()
         self.decisions = DecisionLog(clock)
@@ -112,9 +87,11 @@ class Operator:
             before_metrics=self._fill_in,
             metrics_port=settings.metrics_port,
             health_port=settings.health_probe_port,
+            host=settings.bind_address,
         )
         async with probes, self._client(fenced=False) as lease_client, self._client(fenced=True) as client:
             self.ports = probes.ports
+            self._clients = (lease_client, client)
             self._elector = self._candidate(lease_client)
             await self._check_server(client)
             surroundings = self._surroundings(client)
@@ -146,7 +123,7 @@ class Operator:
             elector = self._elector
             if elector is not None:
                 background.start("lease", elector.run)
-            background.start("leading", lambda: self._lead(team, controllers))
+            background.start("leading", lambda: self._lead(team, controllers, cloud.taken_over))
             await stop.wait()
             self._log.info("stopping")
             await background.stop("leading")
@@ -156,13 +133,19 @@ class Operator:
                 with contextlib.suppress(KubeError, TimeoutError):
                     await asyncio.wait_for(elector.release(), _STOP_S)
 
-    async def _lead(self, team: Supervisor, controllers: Mapping[str, Callable[[], Awaitable[None]]]) -> None:
+    async def _lead(
+        self,
+        team: Supervisor,
+        controllers: Mapping[str, Callable[[], Awaitable[None]]],
+        taken_over: Callable[[], None],
+    ) -> None:
         """Runs the controllers for as long as this replica leads, and again when it leads again."""
         while True:
             if self._elector is not None:
                 await self._elector.wait_leading()
             self.metrics.is_leader.set(1)
             self._log.info("leading", identity=self._identity)
+            taken_over()
             for name, run in controllers.items():
                 team.start(name, run)
             try:
@@ -189,9 +172,19 @@ class Operator:
         told = {**common, "recorder": parts.recorder}
         breaker = self.breaker
         evictions = Evictions(parts.client, parts.recorder, parts.metrics, parts.clock)
+        overlays = Overlays(
+            client=parts.client,
+            cluster=parts.cluster,
+            cloud=provider,
+            metrics=parts.metrics,
+            clock=parts.clock,
+        )
+        market = Market(
+            parts.cluster, provider, is_backing_off=breaker.is_backing_off, adjust=overlays.adjust
+        )
         provisioner = Provisioner(
             **told,  # type: ignore[arg-type]
-            market=Market(parts.cluster, provider, is_backing_off=breaker.is_backing_off),
+            market=market,
             solver=solve,
             settings=ProvisionerSettings(
                 batch_idle_s=settings.batch_idle_duration,
@@ -203,6 +196,7 @@ class Operator:
                     min_values=settings.min_values_policy,  # type: ignore[arg-type]
                 ),
                 ignore_devices=settings.ignore_dra_requests,
+                nominate=settings.nominate_pods,
             ),
             order_lasts_s=settings.registration_timeout,
         )
@@ -224,7 +218,7 @@ class Operator:
             metrics=parts.metrics,
             clock=parts.clock,
         )
-        expiration = Expiration(**common)  # type: ignore[arg-type]
+        expiration = Expiration(**told)  # type: ignore[arg-type]
         garbage = GarbageCollection(**common, cloud=provider, owners=cloud.owners)  # type: ignore[arg-type]
         plain = {
             "client": parts.client,
@@ -240,6 +234,9 @@ class Operator:
         old_labels = OldNodeLabels(**plain, cluster_name=settings.cluster_name)  # type: ignore[arg-type]
         hydration = Hydration(**plain)  # type: ignore[arg-type]
         consistency = Consistency(**plain, recorder=parts.recorder)  # type: ignore[arg-type]
+        daemons = DaemonHints(
+            cluster=parts.cluster, recorder=parts.recorder, metrics=parts.metrics, clock=parts.clock
+        )
         health = RegistrationHealth(
             **told,  # type: ignore[arg-type]
             breaker=breaker,
@@ -251,6 +248,7 @@ class Operator:
             "nodeclaim.hydration": hydration.run,
             "nodeclaim.consistency": consistency.run,
             "nodepool.registrationhealth": health.run,
+            "daemonset.hints": daemons.run,
             "provisioner": provisioner.run,
             "nodeclaim.lifecycle": lifecycle.run,
             "nodeclaim.termination": claims.run,
@@ -258,6 +256,8 @@ class Operator:
             "nodepool": pools.run,
             "nodeclaim.expiration": expiration.run,
             "nodeclaim.garbagecollection": garbage.run,
+            **({"nodeoverlay.controller": overlays.run} if settings.feature_gates.node_overlay else {}),
+            **removing(parts, provider, provisioner, market, breaker.is_backing_off),
             **cloud.tasks,
         }
 
@@ -335,6 +335,12 @@ class Operator:
         if self._informers is None:
             return
         self.metrics.state_node_count.set(len(self._informers.nodes))
+        sent: Counter[str] = Counter()
+        for client in self._clients:
+            sent.update(client.sent)
+        for request, number in sent.items():
+            verb, _, resource = request.partition(" ")
+            self.metrics.api_requests.labels(verb, resource).set(number)
 
     def _task_failed(self, failure: TaskFailure) -> None:
         self._log.error(

@@ -20,6 +20,7 @@ __all__ = ["GATES", "Gates", "Setting", "Settings", "SettingsError", "read_setti
 
 CLUSTER: Final = "Cluster and AWS"
 DECIDING: Final = "Deciding"
+REMOVING: Final = "Removing nodes"
 RUNNING: Final = "Running"
 SEEING: Final = "Logs, metrics, probes"
 
@@ -77,6 +78,13 @@ def _port(text: str) -> int:
     value = int(text)
     if not 0 <= value <= 65535:
         raise ValueError("must be from 0 to 65535")
+    return value
+
+
+def _dollars(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < 1e6:
+        raise ValueError("must be an amount of dollars, e.g. 0.01")
     return value
 
 
@@ -177,6 +185,9 @@ class Settings:
     min_values_policy: str = _setting(
         "Strict", "What to do when minValues cannot be kept.", DECIDING, _one_of("Strict", "BestEffort")
     )
+    nominate_pods: bool = _setting(
+        True, "Tell the scheduler which node each planned pod is to go to.", DECIDING, _flag
+    )
     ignore_dra_requests: bool = _setting(True, "Leave pods with resource claims alone.", DECIDING, _flag)
     solve_deadline: float = _setting(
         60.0, "What is placed by then is the plan.", DECIDING, _seconds(0.1), example="1m"
@@ -190,6 +201,48 @@ class Settings:
         DECIDING,
         _seconds(0),
         example="30m",
+    )
+    disruption_validation_delay: float = _setting(
+        15.0,
+        "How long a node that is to go stays tainted before it is looked at again.",
+        REMOVING,
+        _seconds(0),
+        example="15s",
+    )
+    disruption_replacement_timeout: float = _setting(
+        600.0,
+        "A removal whose replacements are not ready by then is taken back.",
+        REMOVING,
+        _seconds(1),
+        example="10m",
+    )
+    disruption_gather_duration: float = _setting(
+        1.0, "How long changes are gathered before nodes are looked at.", REMOVING, _seconds(0), example="1s"
+    )
+    consolidation_deadline: float = _setting(
+        60.0, "The cheapest cluster found by then counts.", REMOVING, _seconds(0.1), example="1m"
+    )
+    consolidation_tries: int = _setting(
+        400, "How many rearrangements of the cluster are tried.", REMOVING, _whole(0)
+    )
+    consolidation_eviction_price: float = _setting(
+        0.01, "What moving one ordinary pod is worth, in dollars.", REMOVING, _dollars
+    )
+    consolidation_horizon: float = _setting(
+        7200.0,
+        "How long a saving is expected to last, before a pool has taught otherwise.",
+        REMOVING,
+        _seconds(60),
+        example="2h",
+    )
+    consolidation_horizon_floor: float = _setting(
+        1800.0, "The shortest horizon that regret can teach.", REMOVING, _seconds(60), example="30m"
+    )
+    consolidation_horizon_ceiling: float = _setting(
+        172_800.0, "The longest horizon that quiet can teach.", REMOVING, _seconds(60), example="48h"
+    )
+    consolidation_minimum_saving: float = _setting(
+        0.02, "The least saving worth a move, as a share of what goes.", REMOVING, _share, example="0.02"
     )
     feature_gates: Gates = _setting(  # noqa: RUF009 - it makes a field, as field() does
         Gates(), "Features to switch.", DECIDING, _gates, example="NodeRepair=true,ReservedCapacity=false"
@@ -212,6 +265,7 @@ class Settings:
     health_probe_port: int = _setting(
         8081, "Port of /healthz and /readyz; 0 for any free one.", SEEING, _port
     )
+    bind_address: str = _setting("0.0.0.0", "Where metrics and probes listen.", SEEING, _text)  # noqa: S104
     enable_profiling: bool = _setting(False, "Serve profiles beside the metrics.", SEEING, _flag)
 
 

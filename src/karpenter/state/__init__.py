@@ -7,18 +7,25 @@
 ``views``         one member from its claim and its node
 ``nominations``   which pending pod is promised to which member
 ``cluster``       all of it together, ready to be frozen
+``candidates``    what is known of each member that could be taken away
+``podevents``     when a pod last came to a node or left it
+``changes``       whether anything has changed that a decision could depend on
 ================  ==========================================================================================
 """
 
-from karpenter.state.cluster import Cluster
+from karpenter.state.candidates import candidates
+from karpenter.state.changes import ChangeStamp
+from karpenter.state.cluster import Cluster, price_of
 from karpenter.state.effective import Effective, Misread, effective
 from karpenter.state.informers import STORED_NODE_CLASSES, STORED_NODE_POOLS, Informers, Stored
 from karpenter.state.nominations import Nomination, Nominations
+from karpenter.state.podevents import PodEvents
 from karpenter.state.views import Member, capacity_of, node_view
 
 __all__ = [
     "STORED_NODE_CLASSES",
     "STORED_NODE_POOLS",
+    "ChangeStamp",
     "Cluster",
     "Effective",
     "Informers",
@@ -26,8 +33,11 @@ __all__ = [
     "Misread",
     "Nomination",
     "Nominations",
+    "PodEvents",
     "Stored",
+    "candidates",
     "capacity_of",
     "effective",
     "node_view",
+    "price_of",
 ]

@@ -8,28 +8,32 @@ until one of its objects changes, so that a Snapshot of thousands of nodes costs
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from karpenter.api.core import DaemonSet, Pod
 from karpenter.api.ec2nodeclass import EC2NodeClass
-from karpenter.api.labels import INSTANCE_TYPE
+from karpenter.api.labels import CAPACITY_RESERVATION_ID, CAPACITY_TYPE, DISRUPTED_TAINT, INSTANCE_TYPE, ZONE
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.api.nodepool import NodePool
 from karpenter.kit.clock import Clock, SystemClock
 from karpenter.kube import Change
-from karpenter.model.catalogue import Catalogue
+from karpenter.model.catalogue import Catalogue, lowest_bit
 from karpenter.model.pods import is_reschedulable, is_terminal
 from karpenter.model.pools import pool_view
 from karpenter.model.requirements import RequirementError
 from karpenter.model.snapshot import NodeView, Snapshot
+from karpenter.model.taints import same_taint
 from karpenter.model.volumes import Storage, attach_limits
 from karpenter.scheduling.problems import daemon_pod
+from karpenter.state.changes import ChangeStamp
 from karpenter.state.effective import Effective, effective
 from karpenter.state.informers import Informers
 from karpenter.state.nominations import Nominations
+from karpenter.state.podevents import PodEvents
 from karpenter.state.views import Member, capacity_of, node_view
 
-__all__ = ["Cluster"]
+__all__ = ["Cluster", "price_of"]
 
 
 class Cluster:
@@ -37,7 +41,8 @@ class Cluster:
 
     def __init__(self, informers: Informers, *, clock: Clock | None = None) -> None:
         self.informers = informers
-        self.nominations = Nominations(clock or SystemClock())
+        clock = clock or SystemClock()
+        self.nominations = Nominations(clock)
         self._views: dict[str, NodeView] = {}
         self._effective: Effective | None = None
         self._leaving: set[str] = set()
@@ -47,6 +52,9 @@ class Cluster:
         informers.claims.on_change(self._claim_changed)
         informers.pools.on_change(lambda _: self._reread())
         informers.classes.on_change(lambda _: self._reread())
+        self.pod_events = PodEvents(informers, clock)
+        # Last, so that who hears of a change finds it here already.
+        self.stamp = ChangeStamp(informers)
 
     @property
     def effective(self) -> Effective:
@@ -109,12 +117,20 @@ class Cluster:
         """Gives the pods that have no node, whatever they wait for."""
         return self.informers.pods.by("node", "")
 
+    def is_going(self, member: Member) -> bool:
+        """Tells whether a member's end is settled: it is being deleted, or marked as good as deleted."""
+        marked = member.claim is not None and member.claim.metadata.name in self._leaving
+        return marked or member.is_being_deleted
+
     def displaced(self) -> tuple[Pod, ...]:
-        """Gives the pods of members on their way out that need another place."""
+        """Gives the pods of members on their way out that need another place.
+
+        A member that is merely tainted may still be kept: whoever tainted it answers for its pods.
+        """
         return tuple(
             pod
             for member in self.members()
-            if member.node is not None and self.is_leaving(member)
+            if member.node is not None and self.is_going(member)
             for pod in self.pods_on(member.name)
             if is_reschedulable(pod)
         )
@@ -139,8 +155,22 @@ class Cluster:
                     amounts[resource] = amounts.get(resource, 0) + amount
         return used
 
-    def snapshot(self, catalogues: Mapping[str, Catalogue]) -> Snapshot:
-        """Freezes the cluster; only the pools that a catalogue is given for may make nodes."""
+    def snapshot(
+        self,
+        catalogues: Mapping[str, Catalogue],
+        *,
+        staying: Collection[str] = (),
+        shown: Collection[str] = (),
+        unpromised: Collection[str] = (),
+    ) -> Snapshot:
+        """Freezes the cluster; only the pools that a catalogue is given for may make nodes.
+
+        Args:
+            catalogues: What each pool may buy.
+            staying: Names of nodes that are shown as if they were not on their way out.
+            shown: Names of nodes that are shown though they are on their way out, with the taint that says so.
+            unpromised: Uids of pods that are shown where they are, and not where they are promised to go too.
+        """
         used = self.used(catalogues)
         pools = []
         for name, catalogue in sorted(catalogues.items()):
@@ -151,7 +181,12 @@ class Cluster:
                 except RequirementError:
                     # The pool's own condition says so; the others go on.
                     continue
-        views = [self._view(member) for member in self.members() if not self.is_leaving(member)]
+        views = []
+        for member in self.members():
+            if self.is_leaving(member) and member.name not in shown and member.name not in staying:
+                continue
+            view = self._view(member, catalogues.get(member.pool), unpromised)
+            views.append(_untainted(view) if member.name in staying else view)
         return Snapshot(
             pools=tuple(pools),
             nodes=tuple(sorted(views, key=lambda view: view.name)),
@@ -169,13 +204,17 @@ class Cluster:
         pods = (pod for uid in uids for pod in self.informers.pods.by("uid", uid))
         return tuple(pod for pod in pods if pod.spec.node_name != member.name)
 
-    def _view(self, member: Member) -> NodeView:
-        promised = self.promised_to(member)
+    def _view(
+        self, member: Member, catalogue: Catalogue | None, unpromised: Collection[str] = ()
+    ) -> NodeView:
+        promised = tuple(pod for pod in self.promised_to(member) if pod.metadata.uid not in unpromised)
+        price = price_of(member.labels, catalogue) if member.is_managed and catalogue is not None else None
         known = self._views.get(member.name) if not promised else None
-        if known is None:
+        if known is None or known.price_per_hour != price:
             csi = self.informers.csi_nodes.get(member.name)
             bound = (pod for pod in self.pods_on(member.name) if not is_terminal(pod))
-            known = node_view(member, (*bound, *promised), attach_limits(csi) if csi is not None else {})
+            limits = attach_limits(csi) if csi is not None else {}
+            known = node_view(member, (*bound, *promised), limits, price)
             if not promised:
                 self._views[member.name] = known
         return known
@@ -203,6 +242,23 @@ class Cluster:
 
     def _reread(self) -> None:
         self._effective = None
+
+
+def price_of(labels: Mapping[str, str], catalogue: Catalogue) -> float | None:
+    """Gives what a node with such labels costs an hour, sold out or not; None if the catalogue does not know."""
+    wanted = {key: labels.get(key, "") for key in (INSTANCE_TYPE, ZONE, CAPACITY_TYPE)}
+    if labels.get(CAPACITY_RESERVATION_ID):
+        wanted[CAPACITY_RESERVATION_ID] = labels[CAPACITY_RESERVATION_ID]
+    found = catalogue.everything
+    for key, value in wanted.items():
+        found &= catalogue.values(key).get(value, 0)
+    return catalogue.prices[lowest_bit(found)] if found else None
+
+
+def _untainted(view: NodeView) -> NodeView:
+    """Gives a view without the taint that says that the node is on its way out."""
+    taints = tuple(each for each in view.taints if not same_taint(each, DISRUPTED_TAINT))
+    return replace(view, taints=taints)
 
 
 def _largest(claim: NodeClaim, catalogue: Catalogue | None) -> Mapping[str, int]:

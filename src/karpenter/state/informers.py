@@ -22,6 +22,8 @@ from karpenter.api.core import (
     PersistentVolumeClaim,
     Pod,
     PodDisruptionBudget,
+    ReplicaSet,
+    StatefulSet,
     StorageClass,
     VolumeAttachment,
 )
@@ -66,6 +68,8 @@ class Informers:
     attachments: Informer[VolumeAttachment]
     namespaces: Informer[Namespace]
     budgets: Informer[PodDisruptionBudget]
+    replica_sets: Informer[ReplicaSet]
+    stateful_sets: Informer[StatefulSet]
 
     @classmethod
     def of(
@@ -100,6 +104,8 @@ class Informers:
             attachments=follow(known.VOLUME_ATTACHMENTS, node=lambda each: _one(each.spec.node_name)),
             namespaces=follow(known.NAMESPACES),
             budgets=follow(known.POD_DISRUPTION_BUDGETS),
+            replica_sets=follow(known.REPLICA_SETS),
+            stateful_sets=follow(known.STATEFUL_SETS),
         )
 
     @property

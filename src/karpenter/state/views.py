@@ -66,10 +66,15 @@ class Member:
         return self.node is not None or (self.claim is not None and bool(self.claim.status.provider_id))
 
     @property
+    def is_being_deleted(self) -> bool:
+        """Whether its claim or its node is being deleted."""
+        objects = (self.claim, self.node)
+        return any(each is not None and each.metadata.deletion_timestamp is not None for each in objects)
+
+    @property
     def is_leaving(self) -> bool:
         """Whether it is being deleted, or is tainted because it is about to be."""
-        objects = (self.claim, self.node)
-        if any(each is not None and each.metadata.deletion_timestamp is not None for each in objects):
+        if self.is_being_deleted:
             return True
         taints = self.node.spec.taints if self.node is not None else ()
         return any(same_taint(taint, names.DISRUPTED_TAINT) for taint in taints)

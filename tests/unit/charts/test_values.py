@@ -19,6 +19,7 @@ _VALUES: dict[str, Any] = yaml.safe_load((_CHARTS / "karpenter" / "values.yaml")
 _SCHEMA: dict[str, Any] = json.loads((_CHARTS / "karpenter" / "values.schema.json").read_text("utf-8"))
 # What the Deployment sets from somewhere else than .Values.settings.
 _ELSEWHERE = {
+    "bind_address",
     "cpu_requests",
     "disable_leader_election",
     "feature_gates",

@@ -16,10 +16,12 @@ from karpenter.cloud.protocol import Machine
 from karpenter.controllers.expiration import Expiration, expires_in
 from karpenter.controllers.garbage import GarbageCollection, orphaned, owner_by_tag
 from karpenter.kit.clock import FakeClock
+from karpenter.kube import Recorder
 from karpenter.kube.kinds import NODE_CLAIMS, NODES
 from karpenter.observe import DecisionLog, Metrics
+from karpenter.state import STORED_NODE_POOLS
 from tests.unit.controllers.paper import paper_cluster
-from tests.unit.state.worlds import claim, node
+from tests.unit.state.worlds import claim, node, stored_pool
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OLD = NOW - timedelta(minutes=5)
@@ -52,7 +54,12 @@ async def test_a_claim_is_deleted_when_its_time_is_over_and_not_before() -> None
     client, cluster = paper_cluster(clock)
     decisions = DecisionLog(clock)
     expiration = Expiration(
-        client=client, cluster=cluster, decisions=decisions, metrics=Metrics(), clock=clock
+        client=client,
+        cluster=cluster,
+        recorder=Recorder(client, clock=clock),
+        decisions=decisions,
+        metrics=Metrics(),
+        clock=clock,
     )
     client.store(NODE_CLAIMS, aged("c1", expire_after="2h"))
     client.store(NODE_CLAIMS, aged("eternal", expire_after="Never"))
@@ -74,13 +81,57 @@ async def test_an_expired_claim_that_somebody_else_deleted_is_no_trouble() -> No
     clock = FakeClock()
     client, cluster = paper_cluster(clock)
     expiration = Expiration(
-        client=client, cluster=cluster, decisions=DecisionLog(clock), metrics=Metrics(), clock=clock
+        client=client,
+        cluster=cluster,
+        recorder=Recorder(client, clock=clock),
+        decisions=DecisionLog(clock),
+        metrics=Metrics(),
+        clock=clock,
     )
     cluster.informers.claims.observe(aged("ghost", expire_after="1s"))
     clock.tick(5)
 
     assert await expiration.reconcile("ghost") is None
     assert len(expiration._decisions) == 0
+
+
+@pytest.mark.parametrize(
+    ("budgets", "left"),
+    [
+        ([{"nodes": "1", "reasons": ["Expired"]}], 3),
+        ([{"nodes": "0"}], 0),
+        ([{"nodes": "100%", "reasons": ["Expired"]}], 0),
+    ],
+)
+async def test_expiry_heeds_a_budget_that_names_it_and_no_other(budgets: list[Any], left: int) -> None:
+    clock = FakeClock()
+    client, cluster = paper_cluster(clock)
+    recorder = Recorder(client, clock=clock)
+    expiration = Expiration(
+        client=client,
+        cluster=cluster,
+        recorder=recorder,
+        decisions=DecisionLog(clock),
+        metrics=Metrics(),
+        clock=clock,
+    )
+    client.store(STORED_NODE_POOLS, stored_pool(disruption={"consolidateAfter": "0s", "budgets": budgets}))
+    for number in range(4):
+        done = [{"type": "Initialized", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+        made = aged(f"c{number}", expire_after="1h", finalizers=[names.TERMINATION_FINALIZER])
+        status = msgspec.convert({"conditions": done, "providerID": f"p{number}"}, type(made.status))
+        client.store(NODE_CLAIMS, msgspec.structs.replace(made, status=status))
+        client.store(
+            NODES, node(f"n{number}", f"p{number}", conditions=[{"type": "Ready", "status": "True"}])
+        )
+    clock.tick(3601)
+
+    waits = [await expiration.reconcile(f"c{number}") for number in range(4)]
+
+    living = [each for each in cluster.informers.claims if each.metadata.deletion_timestamp is None]
+    assert len(living) == left
+    assert waits.count(30.0) == left
+    assert len(recorder._queue) == left
 
 
 def test_instances_that_no_claim_knows_are_leaks_once_they_are_not_fresh() -> None:

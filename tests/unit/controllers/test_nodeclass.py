@@ -187,6 +187,7 @@ async def test_a_class_that_cannot_be_understood_says_why_once() -> None:
 
     assert len(scene.client.writes("patch", "ec2nodeclasses")) == 1
     assert scene.finder.looks == 0
+    assert [each.reason for each in scene.recorder._queue] == ["EC2NodeClassValidationFailed"]
 
 
 async def test_it_looks_at_new_words_and_not_at_its_own_writes() -> None:

@@ -173,6 +173,24 @@ async def test_a_class_that_is_missing_or_going_is_named() -> None:
     assert missing.condition("NodeClassReady")[1] == "NodeClassNotFound"
     assert "EC2NodeClass default" in missing.condition("NodeClassReady")[2]
     assert going.condition("NodeClassReady")[1] == "NodeClassTerminating"
+    assert [each.reason for each in missing.recorder._queue] == ["NodeClassNotFound"]
+    assert [each.reason for each in going.recorder._queue] == ["NodeClassTerminating"]
+
+
+async def test_annotations_that_no_claim_could_carry_are_refused_with_their_size() -> None:
+    scene = Scene()
+    template = {
+        "metadata": {"annotations": {"a/b": "x" * 260_000}},
+        "spec": {"requirements": [], "nodeClassRef": REFERENCE},
+    }
+    scene.client.store(STORED_NODE_POOLS, stored_pool(template=template))
+
+    await scene.pools.reconcile("default")
+
+    status, reason, message = scene.condition("ValidationSucceeded")
+    assert (status, reason) == ("False", "NodePoolValidationFailed")
+    assert message.startswith("spec.template.metadata.annotations: 260003 bytes")
+    assert [each.message for each in scene.recorder._queue] == [message]
 
 
 @pytest.mark.parametrize(
@@ -240,10 +258,6 @@ async def test_labels_of_the_pools_own_exclude_no_type() -> None:
             "minValues",
         ),
         (
-            {"disruption": {"budgets": [{"nodes": "1", "schedule": "61 * * * *", "duration": "1h"}]}},
-            "budgets[0].schedule",
-        ),
-        (
             {
                 "template": {
                     "taints": [{"key": "a", "effect": "NoSchedule"}],
@@ -263,6 +277,27 @@ async def test_words_that_make_no_sense_are_named_with_their_field(parts: dict[s
     assert status == "False"
     assert words in message
     assert scene.condition("Ready")[0] == "False"
+
+
+@pytest.mark.parametrize(
+    ("disruption", "words"),
+    [
+        ({"budgets": [{"nodes": "1", "schedule": "61 * * * *", "duration": "1h"}]}, "budgets[0].schedule"),
+        ({"budgets": [{"nodes": "many"}]}, "budgets[0].nodes"),
+        ({"consolidateAfter": "soon"}, "consolidateAfter"),
+    ],
+)
+async def test_a_disruption_part_that_cannot_be_read_is_said_and_stops_nothing_else(
+    disruption: dict[str, Any], words: str
+) -> None:
+    scene = Scene(disruption=disruption)
+
+    await scene.pools.reconcile("default")
+
+    status, _, message = scene.condition("DisruptionValid")
+    assert status == "False"
+    assert words in message
+    assert scene.condition("ValidationSucceeded")[0] == "True"
 
 
 async def test_a_cloud_that_cannot_tell_says_nothing_about_types() -> None:
@@ -285,6 +320,7 @@ async def test_a_pool_that_cannot_be_understood_says_why() -> None:
     await scene.pools.reconcile("nobody")
 
     assert scene.condition("ValidationSucceeded")[0] == "False"
+    assert [each.reason for each in scene.recorder._queue] == ["NodePoolValidationFailed"]
     assert len(scene.client.writes("patch", "nodepools")) == 1
 
 

@@ -197,6 +197,76 @@ async def test_without_an_idle_time_every_key_goes_at_once() -> None:
         assert consumer.batches == [(0, "a"), (0, "b")]
 
 
+async def test_the_first_window_waits_for_what_is_known_to_come_but_no_longer_than_the_idle_time() -> None:
+    clock = FakeClock()
+    coming = [True]
+    window = BatchWindow[str](clock, first_idle_s=0.125, expects_more=lambda: coming[0])
+
+    async with consuming(clock, window) as consumer:
+        await clock.advance(5)
+        window.trigger("a")
+        await clock.advance(0.5)
+        window.trigger("b")
+        coming[0] = False
+        await clock.advance(0.25)
+        coming[0] = True
+        await clock.advance(5)
+        window.trigger("c")
+        await clock.advance(0.875)
+        before = list(consumer.batches)
+        await clock.advance(0.125)
+
+        assert before == [(5.625, "ab")]
+        assert consumer.batches == [(5.625, "ab"), (11.75, "c")]
+
+
+@pytest.mark.parametrize(("distance_s", "closes_after_s"), [(0.0, 0.125), (0.015625, 0.3125), (0.125, 1.0)])
+async def test_a_later_window_closes_early_after_a_burst(distance_s: float, closes_after_s: float) -> None:
+    clock = FakeClock()
+    window = BatchWindow[str](clock, first_idle_s=0.125)
+
+    async with consuming(clock, window) as consumer:
+        await clock.advance(5)
+        window.trigger("z")
+        await clock.advance(0.125)
+        for key in "abcdefghijklmnop":
+            window.trigger(key)
+            await clock.advance(distance_s)
+        last = clock.monotonic() - distance_s
+        await clock.advance(2)
+
+        assert consumer.batches == [(5.125, "z"), (last + closes_after_s, "abcdefghijklmnop")]
+
+
+async def test_enough_keys_close_the_window_however_many_more_come() -> None:
+    clock = FakeClock()
+    window = BatchWindow[str](clock, first_idle_s=0.125, enough=3, expects_more=lambda: True)
+
+    async with consuming(clock, window) as consumer:
+        await clock.advance(5)
+        for key in "abc":
+            window.trigger(key)
+        await clock.advance(0.0625)
+        window.trigger("d")
+        await clock.advance(1)
+
+        assert consumer.batches == [(5, "abc"), (6.0625, "d")]
+
+
+async def test_a_later_window_has_the_ordinary_idle_time_whatever_comes() -> None:
+    clock = FakeClock()
+    window = BatchWindow[str](clock, first_idle_s=0.125, expects_more=lambda: True)
+
+    async with consuming(clock, window) as consumer:
+        await clock.advance(5)
+        window.trigger("a")
+        await clock.advance(1)
+        window.trigger("b")
+        await clock.advance(1)
+
+        assert consumer.batches == [(6, "a"), (7, "b")]
+
+
 @pytest.mark.parametrize(("idle_s", "max_s"), [(2, 1), (-1, 1)])
 async def test_a_window_that_cannot_close_as_told_is_refused(idle_s: float, max_s: float) -> None:
     with pytest.raises(ValueError, match="never closes"):

@@ -198,3 +198,23 @@ async def test_what_waits_when_the_workers_are_stopped_is_done_by_the_next() -> 
 async def test_a_queue_without_workers_is_refused() -> None:
     with pytest.raises(ValueError, match="does nothing"):
         WorkQueue(noting([]), FakeClock(), workers=0)
+
+
+async def test_what_was_broken_off_when_the_workers_were_stopped_is_done_by_the_next() -> None:
+    clock, begun, done = FakeClock(), list[str](), list[str]()
+
+    async def work(key: str) -> None:
+        begun.append(key)
+        if len(begun) == 1:
+            await asyncio.Event().wait()
+        done.append(key)
+
+    queue = WorkQueue(work, clock)
+    queue.add("a")
+    async with running(queue, clock):
+        assert done == []
+
+    async with running(queue, clock):
+        pass
+
+    assert done == ["a"]

@@ -36,6 +36,20 @@ def test_the_current_context_leads_to_server_and_identity(tmp_path: Path) -> Non
     assert "context here" in config.source
 
 
+def test_a_password_in_the_address_is_taken_out_of_it(tmp_path: Path) -> None:
+    cluster = {"server": "http://sandbox:se%2Fcret@127.0.0.1:8080/prefix"}
+    path = kubeconfig(
+        tmp_path / "config",
+        clusters=[{"name": "c", "cluster": cluster}],
+        users=[{"name": "u", "user": {}}],
+    )
+
+    config = read_kubeconfig([path])
+
+    assert config.server == "http://127.0.0.1:8080/prefix"
+    assert (config.identity.username, config.identity.password) == ("sandbox", "se/cret")
+
+
 def test_certificates_come_as_data_or_as_files_beside_the_kubeconfig(tmp_path: Path) -> None:
     (tmp_path / "client.pem").write_bytes(b"CERT")
     data = base64.b64encode(b"CA").decode()

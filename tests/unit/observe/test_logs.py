@@ -36,6 +36,15 @@ def test_a_line_has_karpenters_keys_in_its_order() -> None:
     assert line["NodeClaim"] == {"name": "default-x"}
 
 
+def test_a_warning_has_the_level_that_karpenter_writes() -> None:
+    out = io.StringIO()
+    configure(stream=out)
+
+    get_log("aws").warning("interruption handling is off")
+
+    assert json.loads(out.getvalue())["level"] == "WARN"
+
+
 def test_lines_below_the_level_are_left_out() -> None:
     out = io.StringIO()
     configure(level="error", stream=out)

@@ -75,6 +75,19 @@ def test_w7_families_where_types_belong_are_told_in_one_sentence() -> None:
     )
 
 
+def test_a_pool_that_no_type_meets_is_told_first_to_the_pods_that_ask_for_it() -> None:
+    mistaken = nodepool(
+        "mine", labels={"team": "a"}, requirements=[requirement(INSTANCE_TYPE, "In", "c", "m")]
+    )
+    others = [nodepool(f"other-{number}", labels={"team": "b"}) for number in range(3)]
+
+    asking = refusal(pod(node_selector={"team": "a"}), *others, mistaken)
+    elsewhere = refusal(pod(node_selector={"team": "c"}), *others, mistaken)
+
+    assert "mine: no EC2 type is called c or m" in asking.message
+    assert elsewhere.message.startswith("no NodePool can take it: 3: team")
+
+
 def twenty_pools() -> list[NodePool]:
     return [
         *(nodepool(f"team-{number}", taints=[taint("team", f"t{number}")]) for number in range(17)),

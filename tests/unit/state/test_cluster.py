@@ -214,4 +214,4 @@ async def test_all_informers_must_have_listed_before_the_cluster_is_known() -> N
 
     assert not early
     assert world.informers.is_synced
-    assert len(world.informers.all) == 13
+    assert len(world.informers.all) == 15

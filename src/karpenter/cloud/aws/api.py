@@ -17,7 +17,6 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, Protocol
@@ -30,6 +29,7 @@ from botocore import xform_name
 from karpenter.cloud.aws import codes
 from karpenter.cloud.aws.calls import CALLS, Call, Limit, Repeat
 from karpenter.cloud.aws.ratelimit import Bucket, buckets
+from karpenter.cloud.aws.threads import Threads
 from karpenter.errors import KarpenterError
 from karpenter.kit.backoff import BackoffPolicy
 from karpenter.kit.clock import Clock, SystemClock
@@ -181,7 +181,7 @@ class BotoAws:
         self._backoff = backoff
         self._before_mutation = before_mutation
         self._on_call = on_call
-        self._pools: dict[str, ThreadPoolExecutor] = {}
+        self._pools: dict[str, Threads] = {}
         self._clients: dict[str, Any] = {}
         # boto3 sessions make clients one at a time; made clients may be shared by threads.
         self._making = threading.Lock()
@@ -251,7 +251,7 @@ class BotoAws:
         pool = self._pools.get(known.service)
         if pool is None:
             workers = _MAX_WORKERS.get(known.service, _FEW_WORKERS)
-            pool = ThreadPoolExecutor(workers, thread_name_prefix=f"aws-{known.service}")
+            pool = Threads(workers, f"aws-{known.service}")
             self._pools[known.service] = pool
         return await asyncio.get_running_loop().run_in_executor(pool, self._send_now, known, parameters)
 

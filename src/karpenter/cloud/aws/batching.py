@@ -4,7 +4,8 @@
 Who asks waits for the batch that the question falls into: a window opens with the first question, closes when no new
 one has come for a moment, at the latest after its maximum time, and each part of at most ``max_items`` becomes one
 call. Equal questions in one window are one. A batch that fails, fails for all who asked; a caller who gives up leaves
-the others alone. What is not in a batch's answer is answered with nothing.
+the others alone. What is not in a batch's answer is answered with nothing. Who knows some answers of a batch before the
+others says so by ``settle``.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class Batcher(Generic[_K, _V]):
         self._on_batch = on_batch
         self._window: BatchWindow[_K] = BatchWindow(clock, idle_s=idle_s, max_s=max_s)
         self._waiting: dict[_K, asyncio.Future[_V | None]] = {}
+        self._asked: dict[_K, asyncio.Future[_V | None]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_collecting = False
 
@@ -66,6 +68,13 @@ class Batcher(Generic[_K, _V]):
                 self._is_collecting = True
                 self._start(self._collect())
         return await asyncio.shield(waiting)
+
+    def settle(self, answers: Mapping[_K, _V]) -> None:
+        """Answer some of a batch that is under way before the rest of it."""
+        for key, answer in answers.items():
+            waiting = self._asked.get(key)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(answer)
 
     async def close(self) -> None:
         """Give up on what has not been answered."""
@@ -95,6 +104,7 @@ class Batcher(Generic[_K, _V]):
 
     async def _run(self, asked: Mapping[_K, asyncio.Future[_V | None]]) -> None:
         self._on_batch(len(asked))
+        self._asked.update(asked)
         try:
             answers = await self._answer(tuple(asked))
         except Exception as error:  # noqa: BLE001 - whoever asked is told, whatever it was
@@ -109,6 +119,14 @@ class Batcher(Generic[_K, _V]):
             for key, waiting in asked.items():
                 if not waiting.done():
                     waiting.set_result(answers.get(key))
+        finally:
+            self._forget(asked)
+
+    def _forget(self, asked: Mapping[_K, asyncio.Future[_V | None]]) -> None:
+        for key, waiting in asked.items():
+            # The same may have been asked again meanwhile.
+            if self._asked.get(key) is waiting:
+                del self._asked[key]
 
 
 def chunks(items: Sequence[_K], size: int) -> Iterable[Sequence[_K]]:

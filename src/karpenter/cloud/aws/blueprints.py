@@ -52,6 +52,11 @@ class Wish:
         return dict(self.node_labels).get(labels.NODEPOOL, "")
 
     @property
+    def without_requests(self) -> Wish:
+        """The same wish, whatever the pods ask for."""
+        return replace(self, requests=Resources())
+
+    @property
     def tenancies(self) -> tuple[str, ...]:
         """The tenancies that will do, shared hardware first."""
         wanted = self.requirements.get(labels.INSTANCE_TENANCY)

@@ -46,7 +46,7 @@ from karpenter.cloud.aws.fleet import (
 from karpenter.cloud.aws.instances import LAG_S, Instances, launched_instance
 from karpenter.cloud.aws.instancetypes.compatibility import PlacementGroup
 from karpenter.cloud.aws.journal import LaunchIntent, LaunchJournal, subnet_zones
-from karpenter.cloud.aws.launchtemplates import LaunchTemplates
+from karpenter.cloud.aws.launchtemplates import LaunchSpec, LaunchTemplates
 from karpenter.cloud.aws.unavailable import Unavailable
 from karpenter.cloud.aws.userdata import Cluster
 from karpenter.cloud.errors import (
@@ -60,7 +60,7 @@ from karpenter.cloud.protocol import launch_attempt
 from karpenter.kit.cache import TTLCache
 from karpenter.kit.clock import Clock
 from karpenter.model.instancetypes import InstanceType
-from karpenter.model.resources import PODS
+from karpenter.model.resources import PODS, Resources
 
 __all__ = ["MAX_BATCH", "Launcher", "LauncherParts", "Order"]
 
@@ -109,6 +109,7 @@ class LauncherParts:
         uses_reservations: Whether reserved capacity is handled at all.
         reservation_used: Is told of each instance launched into a reservation, and of one found full.
         warn: Is told what a person may want to know.
+        template_created: Is told of each launch template that a launch needed and did not find.
     """
 
     aws: Aws
@@ -124,6 +125,7 @@ class LauncherParts:
     uses_reservations: bool = True
     reservation_used: Callable[[str, bool], None] = lambda _id, _is_full: None
     warn: Callable[[str], None] = lambda _: None
+    template_created: Callable[[str, LaunchSpec], None] = lambda _name, _spec: None
 
 
 @dataclass(frozen=True)
@@ -218,6 +220,13 @@ class Launcher:
         intent = self._open.get(tags.get(LAUNCH_TAG, ""))
         return frozenset(uid for uid, _ in intent.members) if intent is not None else frozenset()
 
+    def forget(self) -> None:
+        """Drop what is remembered of launches, so that the journal is read anew: others may have launched meanwhile."""
+        self._is_loaded = False
+        self._answered.clear()
+        self._open.clear()
+        self._open_since.clear()
+
     async def close(self) -> None:
         """Give up on what has not been sent."""
         await self._batcher.close()
@@ -236,25 +245,50 @@ class Launcher:
             self._is_loaded = True
 
     async def _run(self, orders: tuple[Order, ...]) -> Mapping[Order, Launched | Exception]:
-        """Launch a batch: one request per wish, or per claim where there is no journal."""
+        """Launch a batch: one request for all who would be sold the same, or per claim where there is no journal."""
         size = MAX_BATCH if self.parts.journal is not None else 1
-        by_wish: dict[Wish, list[Order]] = {}
-        for order in orders:
-            by_wish.setdefault(order.wish, []).append(order)
         lots = [
             tuple(lot)
-            for group in by_wish.values()
+            for group in self._sold_alike(orders)
             for lot in chunks(sorted(group, key=lambda order: (order.uid, order.attempt)), size)
         ]
+        # EC2 counts requests and makes the later ones wait: those that most pods wait for go first.
+        lots.sort(key=lambda lot: -sum(order.wish.requests.get(PODS, 0) for order in lot))
         outcomes = await asyncio.gather(*(self._run_lot(lot) for lot in lots))
         return {order: outcome for each in outcomes for order, outcome in each.items()}
 
+    def _sold_alike(self, orders: Iterable[Order]) -> list[list[Order]]:
+        """Put those together who want the same but for the size of their pods, if that makes no difference."""
+        by_wish: dict[Wish, list[Order]] = {}
+        for order in orders:
+            by_wish.setdefault(order.wish.without_requests, []).append(order)
+        groups: list[list[Order]] = []
+        for wish, group in by_wish.items():
+            named = wish.requirements.get(labels.INSTANCE_TYPE)
+            largest = _largest(group)
+            types = self.parts.types_of(wish.node_class, wish.tenancies) if named is not None else ()
+            if all(order.wish.requests == largest for order in group) or (
+                named is not None
+                and all(largest.fits(kind.allocatable) for kind in types if named.has(kind.name))
+            ):
+                groups.append(group)
+                continue
+            apart: dict[Wish, list[Order]] = {}
+            for order in group:
+                apart.setdefault(order.wish, []).append(order)
+            groups += apart.values()
+        return groups
+
     async def _run_lot(self, lot: tuple[Order, ...]) -> Mapping[Order, Launched | Exception]:
         # One lot in trouble must not fail the others of its batch: what it raises is an outcome.
+        outcome: Mapping[Order, Launched | Exception]
         try:
-            return await self._launch_lot(lot)
+            outcome = await self._launch_lot(lot)
         except Exception as error:  # noqa: BLE001
-            return dict.fromkeys(lot, error)
+            outcome = dict.fromkeys(lot, error)
+        # Nor must its claims wait until EC2 has let the last of them through.
+        self._batcher.settle(outcome)
+        return outcome
 
     async def _launch_lot(self, lot: tuple[Order, ...]) -> Mapping[Order, Launched | Exception]:
         prepared = await self._prepare(lot)
@@ -283,7 +317,7 @@ class Launcher:
         choice = choose(
             parts.types_of(wish.node_class, wish.tenancies),
             wish.requirements,
-            wish.requests,
+            _largest(lot),
             min_values_relaxed=wish.min_values_relaxed,
         )
         if choice.is_narrow_fallback:
@@ -297,7 +331,9 @@ class Launcher:
         addresses = min(each.kind.capacity.get(PODS, 1) for each in choice.candidates) * len(lot)
         subnets = await parts.addresses.best_subnets(wish.node_class, addresses)
         try:
-            names = await asyncio.gather(*(parts.templates.ensure(plan.spec) for plan in plans))
+            names = await asyncio.gather(
+                *(parts.templates.ensure(plan.spec, parts.template_created) for plan in plans)
+            )
             request = self._request(lot, choice, zip(names, plans, strict=True), subnets)
         except BaseException:
             parts.addresses.give_back(subnets.values(), (), addresses)
@@ -497,6 +533,14 @@ class Launcher:
             )
             for each in await self.parts.instances.of_launch(token)
         ]
+
+
+def _largest(orders: Iterable[Order]) -> Resources:
+    """Return what suffices for the pods of any of the orders."""
+    largest = Resources()
+    for order in orders:
+        largest = largest.largest(order.wish.requests)
+    return largest
 
 
 def _spent(order: Order) -> CloudError:

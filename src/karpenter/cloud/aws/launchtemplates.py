@@ -13,7 +13,7 @@ import asyncio
 import hashlib
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -220,8 +220,14 @@ class LaunchTemplates:
         self._held: Counter[str] = Counter()
         self._making: dict[str, asyncio.Lock] = {}
 
-    async def ensure(self, spec: LaunchSpec) -> str:
+    async def ensure(
+        self, spec: LaunchSpec, on_created: Callable[[str, LaunchSpec], None] = lambda _name, _spec: None
+    ) -> str:
         """Return the name of the template of a launch, made if need be.
+
+        Args:
+            spec: What it says.
+            on_created: Is told when it was not there before.
 
         Raises:
             AwsError: EC2 refuses the template.
@@ -231,6 +237,7 @@ class LaunchTemplates:
         async with self._making.setdefault(name, asyncio.Lock()):
             if name not in self._last_used:
                 await self._create(name, spec)
+                on_created(name, spec)
             self._last_used[name] = self._clock.monotonic()
         return name
 

@@ -360,7 +360,8 @@ def _shown(
 
 def _gone(provider_id: str, instance: Instance | None) -> NodeClaimNotFoundError:
     reason = instance.state_reason if instance is not None else ""
-    return NodeClaimNotFoundError(provider_id, hint=f"EC2 says of its end: {reason}" if reason else "")
+    hint = f"EC2 says of its end: {reason}" if reason else ""
+    return NodeClaimNotFoundError(provider_id, hint=hint, has_ended=instance is not None)
 
 
 def _refused(error: AwsError) -> Exception:

@@ -17,7 +17,7 @@ from karpenter.api.nodeclaim import NodeClaim
 from karpenter.model.resources import Resources
 from karpenter.model.taints import is_ephemeral, merge_taints, same_taint
 
-__all__ = ["lacks", "registration_patch"]
+__all__ = ["lacks", "registration_patch", "takes_pods"]
 
 _HIDDEN_ANNOTATIONS: Final = ("kubectl.kubernetes.io/last-applied-configuration",)
 
@@ -54,6 +54,13 @@ def registration_patch(node: Node, claim: NodeClaim) -> dict[str, Any]:
         # Lists are replaced whole by a merge patch, so nobody may have changed them since.
         patch["metadata"] = {**metadata, "resourceVersion": node.metadata.resource_version}
     return patch
+
+
+def takes_pods(node: Node) -> bool:
+    """Tells whether nothing but our own taint keeps pods off a node that is not registered yet."""
+    ready = any(each.type == "Ready" and each.status == "True" for each in node.status.conditions)
+    others = (taint for taint in node.spec.taints if not same_taint(taint, names.UNREGISTERED_TAINT))
+    return ready and not any(map(is_ephemeral, others))
 
 
 def lacks(node: Node, claim: NodeClaim) -> tuple[str, str]:

@@ -27,7 +27,8 @@ from karpenter.cloud.errors import (
     NodeClassNotReadyError,
 )
 from karpenter.cloud.protocol import CloudProvider, Machine, next_attempt
-from karpenter.controllers.lifecycle.joining import lacks, registration_patch
+from karpenter.controllers.lifecycle.joining import lacks, registration_patch, takes_pods
+from karpenter.kit.backoff import BackoffPolicy, BackoffTable
 from karpenter.kit.clock import Clock
 from karpenter.kit.workqueue import WorkQueue
 from karpenter.kube import Change, Client, ConflictError, NotFoundError, Recorder, Subject
@@ -42,7 +43,13 @@ _LONGEST_MESSAGE: Final = 300
 _LAUNCH_RETRY_S: Final = 5.0
 # How often an instance whose node has not joined is asked after: it may have died, and nothing would tell.
 _JOIN_AGAIN_S: Final = 10.0
+# As a work queue waits: what was refused for a cause that a person must remove is asked for ever more rarely.
+_REFUSED_AGAIN: Final = BackoffPolicy(base_s=1.0, cap_s=60.0, jitter=0.2)
 _DIED: Final = "InstanceDied"
+# How long a node that has joined waits to be ready and for its planned pods to be told: they are help, not need.
+_TELLING_S: Final = 15.0
+# How long the cloud's lists may lack an instance that was launched, perhaps by a process that is no more.
+_UNLISTED: Final = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +86,13 @@ class Lifecycle:
         self._clock = clock
         self._settings = settings
         self._log = get_log("nodeclaim.lifecycle")
+        self._refusals: BackoffTable[str] = BackoffTable(clock, _REFUSED_AGAIN)
         self._queue: WorkQueue[str] = WorkQueue(
             self.reconcile, clock, workers=settings.workers, on_error=self._failed
         )
+        self._joined_at: dict[str, float] = {}
         cluster.informers.claims.on_change(lambda change: self._queue.add(change.object.metadata.name))
+        cluster.nominations.on_told(self._queue.add)
         cluster.informers.nodes.on_change(self._node_changed)
         cluster.informers.classes.on_change(lambda _: self._class_changed())
 
@@ -95,6 +105,7 @@ class Lifecycle:
         claim = self._cluster.informers.claims.get(name)
         if claim is None:
             self._queue.forget(name)
+            self._joined_at.pop(name, None)
             return None
         if claim.metadata.deletion_timestamp is not None:
             return None
@@ -102,15 +113,33 @@ class Lifecycle:
             claim = await self._add_finalizer(claim)
         conditions = _conditions(claim)
         if not conditions.is_true(LAUNCHED):
-            again_s = await self._launch(claim)
-            return again_s if again_s is not None else await self._late(name)
+            # A claim whose launch was refused is written to, which would wake it at once: it waits all the same.
+            again_s = self._refusals.remaining_s(claim.metadata.uid) or await self._launch(claim)
+            if again_s == 0.0:
+                return 0.0
+            late_s = await self._late(name)
+            return late_s if again_s is None or late_s is None else again_s
         node = self._node_of(claim)
         if not conditions.is_true(REGISTERED):
-            if node is not None and await self._register(claim, node):
-                return 0.0
+            hold_s = self._hold_s(name, node) if node is not None else 0.0
+            if node is not None and (hold_s or await self._register(claim, node)):
+                return hold_s
         elif not conditions.is_true(INITIALIZED) and node is not None:
             await self._initialize(claim, node)
         return await self._late(name)
+
+    def _hold_s(self, name: str, node: Node) -> float:
+        """Gives how long a node that has joined is kept from pods, until the scheduler knows which ones are for it.
+
+        It forgets what it was told when it tries a pod too early, so a node is let go when all else is ready.
+        """
+        nominations = self._cluster.nominations
+        is_awaited = nominations.is_telling and bool(nominations.pods_of(name))
+        if not is_awaited or (takes_pods(node) and nominations.is_told(name)):
+            self._joined_at.pop(name, None)
+            return 0.0
+        now = self._clock.monotonic()
+        return max(self._joined_at.setdefault(name, now) + _TELLING_S - now, 0.0)
 
     async def _launch(self, claim: NodeClaim) -> float | None:
         """Launches the claim's machine; gives the seconds after which to ask again, or None."""
@@ -144,6 +173,7 @@ class Lifecycle:
         self._metrics.cloud_seconds.labels("Create", self._cloud.name).observe(
             self._clock.monotonic() - started
         )
+        self._refusals.reset(claim.metadata.uid)
         await self._launched(claim, machine)
         return 0.0
 
@@ -179,7 +209,8 @@ class Lifecycle:
         )
 
     async def _refused(self, claim: NodeClaim, error: LaunchError) -> None:
-        """Writes down why the cloud refused, and that the next try is another one."""
+        """Writes down why the cloud refused, and that the next try is another one, later."""
+        self._refusals.failed(claim.metadata.uid)
         self._metrics.launch_failures.labels("", "", error.reason).inc()
         self._log.error("failed launching nodeclaim", NodeClaim={"name": claim.metadata.name}, error=error)
         message = f"{error.message}; {error.hint}" if error.hint else error.message
@@ -312,6 +343,8 @@ class Lifecycle:
         try:
             await self._cloud.get(claim.status.provider_id)
         except NodeClaimNotFoundError as error:
+            if not error.has_ended and self._may_be_unlisted(claim):
+                return False
             words = f"{claim.status.provider_id} died before its node joined; {error.hint}"
         else:
             return False
@@ -323,6 +356,11 @@ class Lifecycle:
         self._recorder.tell(Subject.of(NODE_CLAIMS, claim), _DIED, words, type="Warning")
         await self._give_up(claim, "instance_died", words)
         return True
+
+    def _may_be_unlisted(self, claim: NodeClaim) -> bool:
+        launched = _conditions(claim).get(LAUNCHED)
+        since = launched.last_transition_time if launched is not None else None
+        return since is not None and self._clock.now() - since < _UNLISTED
 
     async def _give_up(self, claim: NodeClaim, reason: str, message: str) -> None:
         """Deletes a claim that will not become a node; what it launched goes with it."""

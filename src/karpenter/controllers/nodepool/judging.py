@@ -3,7 +3,8 @@
 
 Its words must make sense beyond what the CRD can check, its node class must be there and ready, and some instance type
 must be left by its requirements. The last does not make the pool unready, because capacity comes and goes, but it is
-said on the pool: nobody should have to wonder why it never makes a node.
+said on the pool: nobody should have to wonder why it never makes a node. Neither does a budget that cannot be read: it
+lets no node go, which is said too.
 """
 
 from __future__ import annotations
@@ -24,16 +25,22 @@ from karpenter.api.core import Taint
 from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.api.nodeclaim import Requirement
 from karpenter.api.nodepool import NodePool
+from karpenter.consolidation import pool_policy
 from karpenter.errors import KarpenterError
-from karpenter.kit import cron
 from karpenter.model.instancetypes import InstanceType
 from karpenter.model.requirements import Requirements
 from karpenter.model.taints import same_taint
 
-__all__ = ["INSTANCE_TYPES_FOUND", "judged", "nothing_fits", "problem_of"]
+__all__ = ["DISRUPTION_VALID", "INSTANCE_TYPES_FOUND", "judged", "nothing_fits", "problem_of"]
 
 # Ours: informs, decides nothing.
 INSTANCE_TYPES_FOUND: Final = "InstanceTypesFound"
+# Ours: what cannot be read lets nothing be removed, and stops nothing else.
+DISRUPTION_VALID: Final = "DisruptionValid"
+
+# The API server's limit on an object's annotations in bytes, and what we keep of it for our own.
+_MOST_ANNOTATIONS: Final = 256 * 1024
+_OUR_ANNOTATIONS: Final = 4096
 
 _MEANT_FOR: Final = (
     (names.INSTANCE_CATEGORY, "instance-category"),
@@ -64,6 +71,7 @@ def judged(
         conditions = conditions.unknown(NODE_CLASS_READY, now, reason=reason, message=words)
     else:
         conditions = conditions.false(NODE_CLASS_READY, now, reason=reason, message=words)
+    conditions = _disruption(pool, conditions, now)
     if types is None or problem:
         return conditions
     missing = nothing_fits(pool, types)
@@ -74,11 +82,36 @@ def judged(
     return conditions.true(INSTANCE_TYPES_FOUND, now)
 
 
+def _disruption(pool: NodePool, conditions: ConditionSet, now: datetime) -> ConditionSet:
+    """Says what of the disruption part cannot be read; a pool that was never in that trouble says nothing."""
+    problems = pool_policy(pool).problems
+    if problems:
+        words = "; ".join(f"spec.{each.words}" for each in problems)
+        return conditions.false(DISRUPTION_VALID, now, reason="DisruptionUnreadable", message=words)
+    known = conditions.get(DISRUPTION_VALID) is not None
+    return conditions.true(DISRUPTION_VALID, now) if known else conditions
+
+
 def problem_of(pool: NodePool) -> str:
     """Gives what is wrong with a pool's own words, beyond its schema; empty if nothing is."""
     entries = enumerate(pool.spec.template.spec.requirements)
-    found = (_taint_problem(pool), *(_requirement_problem(*each) for each in entries), _budget_problem(pool))
+    found = (
+        _annotation_problem(pool),
+        _taint_problem(pool),
+        *(_requirement_problem(*each) for each in entries),
+    )
     return next(filter(None, found), "")
+
+
+def _annotation_problem(pool: NodePool) -> str:
+    annotations = pool.spec.template.metadata.annotations
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
+    if size <= _MOST_ANNOTATIONS - _OUR_ANNOTATIONS:
+        return ""
+    return (
+        f"spec.template.metadata.annotations: {size} bytes, and an object may carry {_MOST_ANNOTATIONS}, of which we"
+        f" need {_OUR_ANNOTATIONS}; no NodeClaim could be made with them"
+    )
 
 
 def _taint_problem(pool: NodePool) -> str:
@@ -107,16 +140,6 @@ def _requirement_problem(index: int, entry: Requirement) -> str:
         return (
             f"{field}.minValues: {entry.min_values} of {len(known)} known capacity types cannot be kept open"
         )
-    return ""
-
-
-def _budget_problem(pool: NodePool) -> str:
-    for index, budget in enumerate(pool.spec.disruption.budgets):
-        try:
-            if budget.schedule:
-                cron.parse(budget.schedule)
-        except cron.CronError as error:
-            return f"spec.disruption.budgets[{index}].schedule: {error.message}"
     return ""
 
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from karpenter.api import labels as names
-from karpenter.api.conditions import NODE_POOL, ConditionSet
+from karpenter.api.conditions import NODE_CLASS_READY, NODE_POOL, VALIDATION_SUCCEEDED, ConditionSet
 from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.api.nodepool import NodePool
 from karpenter.cloud.protocol import CloudProvider
-from karpenter.controllers.nodepool.judging import INSTANCE_TYPES_FOUND, judged
+from karpenter.controllers.nodepool.judging import DISRUPTION_VALID, INSTANCE_TYPES_FOUND, judged
 from karpenter.errors import KarpenterError
 from karpenter.kit.clock import Clock
 from karpenter.kit.workqueue import WorkQueue
@@ -21,13 +21,16 @@ from karpenter.model.hashes import POOL_HASH_VERSION, pool_hash
 from karpenter.model.instancetypes import InstanceType
 from karpenter.model.resources import Resources
 from karpenter.observe import Metrics, get_log, reporting
-from karpenter.state import STORED_NODE_POOLS, Cluster, capacity_of
+from karpenter.state import STORED_NODE_POOLS, Cluster, Stored, capacity_of
 
 __all__ = ["NodePools"]
 
 # Counting waits so long after a change, so that a burst of nodes is one write.
 _COUNT_AFTER_S: Final = 1.0
 _LOOK_AGAIN_S: Final = 300.0
+_TOLD_AGAIN_S: Final = 600.0
+# What is said as an event too when it does not hold: nobody watches conditions.
+_TOLD: Final = (VALIDATION_SUCCEEDED, NODE_CLASS_READY, INSTANCE_TYPES_FOUND, DISRUPTION_VALID)
 
 
 class NodePools:
@@ -73,11 +76,10 @@ class NodePools:
         node_class = self._cluster.node_class(pool.spec.template.spec.node_class_ref.name)
         types = await self._types(pool, node_class)
         conditions = judged(pool, node_class, types, self._clock.now())
-        missing = conditions.get(INSTANCE_TYPES_FOUND)
-        if missing is not None and missing.status == "False":
-            self._recorder.tell(
-                Subject.of(NODE_POOLS, pool), missing.reason, missing.message, type="Warning", quiet_s=600.0
-            )
+        for kind in _TOLD:
+            found = conditions.get(kind)
+            if found is not None and found.status == "False":
+                self._tell(pool, found.reason, found.message)
         await self._write(pool, conditions)
         return _LOOK_AGAIN_S
 
@@ -159,17 +161,28 @@ class NodePools:
             self._queue.forget(name)
             return
         problem = next(
-            (each.problem for each in self._cluster.effective.misread if each.name == name), "not understood"
+            (
+                each.problem
+                for each in self._cluster.effective.misread
+                if (each.kind, each.name) == ("NodePool", name)
+            ),
+            "not understood",
         )
         conditions = ConditionSet.of(NODE_POOL, stored.metadata, ()).false(
-            "ValidationSucceeded", self._clock.now(), reason="NodePoolValidationFailed", message=problem
+            VALIDATION_SUCCEEDED, self._clock.now(), reason="NodePoolValidationFailed", message=problem
         )
+        self._tell(stored, "NodePoolValidationFailed", problem)
         known = stored.status.get("conditions") or []
         if any(each.get("message") == problem for each in known if isinstance(each, dict)):
             return
         status = {"conditions": conditions.to_wire()}
         written = await self._client.patch(STORED_NODE_POOLS, name, {"status": status}, subresource="status")
         self._cluster.informers.pools.observe(written)
+
+    def _tell(self, pool: NodePool | Stored, reason: str, message: str) -> None:
+        self._recorder.tell(
+            Subject.of(NODE_POOLS, pool), reason, message, type="Warning", quiet_s=_TOLD_AGAIN_S
+        )
 
     def _member_changed(self, change: Change[Any]) -> None:
         pool = change.object.metadata.labels.get(names.NODEPOOL, "")

@@ -6,7 +6,9 @@
 ``market``        what each pool may buy now
 ``provisioner``   gather, solve, order, promise, explain
 ``orders``        the manifest of a planned node's NodeClaim
+``sharing``       lets planned nodes ask for the same, so that they share launches
 ``nominating``    tells the scheduler where planned pods go
+``following``     whether it does as planned
 ================  ==========================================================================================
 """
 

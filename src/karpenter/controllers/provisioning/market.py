@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each pool may buy now: the cloud's instance types as catalogues, kept while the cloud's answer is the same.
 
-A pool takes part when it is Ready, is not being deleted, and is not static. A pool whose types cannot be had is left
-out with a word in the log; the others are not held up by it.
+A pool takes part when it is Ready, is not being deleted, and is not static; static pools are given to those who ask for
+them by name of a node, not for pods. A pool whose types cannot be had is left out with a word in the log; the others
+are not held up by it.
 """
 
 from __future__ import annotations
@@ -22,12 +23,11 @@ from karpenter.state import Cluster
 __all__ = ["Market", "is_open"]
 
 
-def is_open(pool: NodePool) -> bool:
-    """Tells whether a pool may make nodes for pods now."""
+def is_open(pool: NodePool, *, with_static: bool = False) -> bool:
+    """Tells whether a pool may make nodes for pods now, or nodes at all."""
     conditions = ConditionSet.of(NODE_POOL, pool.metadata, pool.status.conditions)
-    return (
-        pool.spec.replicas is None and pool.metadata.deletion_timestamp is None and conditions.is_true(READY)
-    )
+    is_meant = with_static or pool.spec.replicas is None
+    return is_meant and pool.metadata.deletion_timestamp is None and conditions.is_true(READY)
 
 
 class Market:
@@ -39,6 +39,7 @@ class Market:
         cloud: CloudProvider[EC2NodeClass],
         *,
         is_backing_off: Callable[[str], bool] = lambda _: False,
+        adjust: Callable[[NodePool, Sequence[InstanceType]], Sequence[InstanceType]] = lambda _, types: types,
     ) -> None:
         """Takes the cluster and the cloud.
 
@@ -46,18 +47,21 @@ class Market:
             cluster: Whose pools they are.
             cloud: Who sells.
             is_backing_off: Tells whether a pool's last launches all failed, so that it must wait.
+            adjust: Corrects what the cloud says of its types for a pool; gives the same object for the same answer.
         """
         self._cluster = cluster
         self._cloud = cloud
         self._is_backing_off = is_backing_off
+        self._adjust = adjust
         self._log = get_log("provisioner")
         self._known: dict[str, tuple[Sequence[InstanceType], Catalogue]] = {}
 
-    async def catalogues(self) -> Mapping[str, Catalogue]:
-        """Gives a catalogue for each open pool."""
+    async def catalogues(self, *, with_static: bool = False) -> Mapping[str, Catalogue]:
+        """Gives a catalogue for each open pool; static pools are among them if asked for."""
         found = {}
-        for name, pool in self._cluster.effective.pools.items():
-            if not is_open(pool):
+        pools = self._cluster.effective.pools
+        for name, pool in pools.items():
+            if not is_open(pool, with_static=with_static):
                 self._log.debug("ignoring nodepool, not ready", NodePool={"name": name})
                 continue
             if self._is_backing_off(name):
@@ -66,7 +70,7 @@ class Market:
             catalogue = await self._catalogue(pool)
             if catalogue is not None:
                 found[name] = catalogue
-        self._known = {name: known for name, known in self._known.items() if name in found}
+        self._known = {name: known for name, known in self._known.items() if name in pools}
         return found
 
     async def _catalogue(self, pool: NodePool) -> Catalogue | None:
@@ -75,7 +79,7 @@ class Market:
         if node_class is None:
             return None
         try:
-            types = await self._cloud.instance_types(pool, node_class)
+            types = self._adjust(pool, await self._cloud.instance_types(pool, node_class))
         except KarpenterError as error:
             self._log.error(
                 "skipping, unable to resolve instance types", NodePool={"name": name}, error=error

@@ -13,11 +13,11 @@ keep each other out for ever. The next ones follow as the first are bound.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from karpenter.api.core import Pod, TopologySpreadConstraint
-from karpenter.kube import Client, KubeError, NotFoundError
+from karpenter.kube import Change, Client, KubeError, NotFoundError
 from karpenter.kube.kinds import PODS
 from karpenter.model.selectors import compile_selector
 from karpenter.observe import get_log
@@ -26,6 +26,8 @@ from karpenter.state import Cluster, Member
 __all__ = ["Nominator", "nominable"]
 
 _HARD: Final = "DoNotSchedule"
+# Few enough that other requests of ours hardly wait behind them for the client's rate limit.
+_WRITTEN_AT_ONCE: Final = 30
 
 
 def nominable(pods: Iterable[Pod]) -> tuple[Pod, ...]:
@@ -64,9 +66,11 @@ def _bear_each_other(pods: Sequence[Pod]) -> bool:
 class Nominator:
     """Writes and clears nominations; remembers which are ours."""
 
-    def __init__(self, client: Client, cluster: Cluster) -> None:
+    def __init__(self, client: Client, cluster: Cluster, *, is_on: bool = True) -> None:
         self._client = client
         self._cluster = cluster
+        self._is_on = is_on
+        cluster.nominations.is_telling = is_on
         self._log = get_log("provisioner")
         self._written: dict[str, str] = {}
 
@@ -74,34 +78,60 @@ class Nominator:
         """Tells whether a pod's nomination is one that we wrote, as far as we remember."""
         return self._written.get(pod.metadata.uid) == pod.status.nominated_node_name
 
-    async def renew(self) -> None:
-        """Brings what is written in line with what is promised."""
-        wanted: dict[str, tuple[Pod, str]] = {}
-        for member in self._cluster.members():
-            if member.node is None or self._cluster.is_leaving(member):
-                continue
-            for pod in nominable(self._unbound(member)):
-                wanted[pod.metadata.uid] = (pod, member.name)
+    def was_ours(self, change: Change[Pod]) -> bool:
+        """Tells whether a change takes a nomination of ours away from a pod that waits."""
+        old, new = change.old, change.new
+        if old is None or new is None or new.spec.node_name:
+            return False
+        mine = self._written.get(new.metadata.uid)
+        return bool(mine) and old.status.nominated_node_name == mine != new.status.nominated_node_name
+
+    async def renew(self, only: Collection[str] | None = None) -> None:
+        """Brings what is written in line with what is promised, one node after the other.
+
+        Args:
+            only: Names of claims or nodes to look at, for who knows that nothing else has changed; all if left out.
+        """
+        if not self._is_on:
+            return
+        free = asyncio.Semaphore(_WRITTEN_AT_ONCE)
         unbound = {pod.metadata.uid: pod for pod in self._cluster.unbound()}
         self._written = {uid: name for uid, name in self._written.items() if uid in unbound}
-        changes = [
-            (pod, name) for uid, (pod, name) in wanted.items() if pod.status.nominated_node_name != name
-        ]
-        changes += [
-            (unbound[uid], "")
+        stale = [
+            unbound[uid]
             for uid in self._written
             if not self._cluster.nominations.member_of(uid) and unbound[uid].status.nominated_node_name
         ]
-        await asyncio.gather(*(self._write(pod, name) for pod, name in changes))
+        await asyncio.gather(
+            *(self._write(pod, "", free) for pod in stale),
+            *(self._tell(member, free) for member in self._members(only)),
+        )
 
-    def _unbound(self, member: Member) -> tuple[Pod, ...]:
-        return tuple(pod for pod in self._cluster.promised_to(member) if not pod.spec.node_name)
+    def _members(self, only: Collection[str] | None) -> list[Member]:
+        """Gives the members whose pods can be told, those that wait for it first."""
+        names = self._cluster.nominations.members() if only is None else only
+        found = filter(None, map(self._cluster.member, names))
+        there = (each for each in found if each.node is not None and not self._cluster.is_leaving(each))
+        return sorted(there, key=lambda each: each.is_registered)
 
-    async def _write(self, pod: Pod, node: str) -> None:
+    async def _tell(self, member: Member, free: asyncio.Semaphore) -> None:
+        pods = [pod for pod in self._cluster.promised_to(member) if not pod.spec.node_name]
+        wanted = (pod for pod in nominable(pods) if pod.status.nominated_node_name != member.name)
+        await asyncio.gather(*(self._write(pod, member.name, free) for pod in wanted))
+        self._cluster.nominations.tell(
+            member.claim.metadata.name if member.claim is not None else member.name
+        )
+
+    async def _write(self, pod: Pod, node: str, free: asyncio.Semaphore) -> None:
         change = {"metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": node or None}}
         namespace, name = pod.metadata.namespace, pod.metadata.name
         try:
-            written = await self._client.patch(PODS, name, change, namespace, subresource="status")
+            async with free:
+                current = self._cluster.informers.pods.get(name, namespace)
+                if current is None or current.spec.node_name:
+                    # It was bound, or went, while others were told.
+                    return
+                written = await self._client.patch(PODS, name, change, namespace, subresource="status")
         except NotFoundError:
             self._written.pop(pod.metadata.uid, None)
             return

@@ -1,23 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a planned node to the manifest of its NodeClaim: pure.
+"""From a planned node to its NodeClaim: the manifest, which is pure, and its creation.
 
 The claim carries everything that its launch and its later life need, so that whoever goes on with it, this process
 or the next, needs nothing else: labels and taints of its pool, the requirements narrowed to what was planned, what
-its pods ask for, and the fingerprint of the template that it was made from.
+its pods ask for, and the fingerprint of the template that it was made from. A claim of a static pool is for no pod in
+particular: it asks for what the template asks for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from karpenter.api import labels as names
-from karpenter.api.base import to_wire
+from karpenter.api.base import EMPTY, to_wire
+from karpenter.api.nodeclaim import NodeClaim
 from karpenter.api.nodepool import NodePool
+from karpenter.controllers.tainting import reread
+from karpenter.kube import AlreadyExistsError, Client, KubeError
+from karpenter.kube.kinds import NODE_CLAIMS
 from karpenter.model.hashes import POOL_HASH_VERSION, pool_hash
 from karpenter.model.requirements import Requirement, Requirements
+from karpenter.model.resources import Resources
+from karpenter.observe import Metrics, get_log
 from karpenter.scheduling.plan import NewNode
+from karpenter.state import Cluster
 
-__all__ = ["claim_manifest"]
+__all__ = ["Orders", "claim_manifest", "template_manifest"]
 
 # As Karpenter: more would only make the object large; a launch takes the 60 cheapest of them.
 _MOST_TYPES: Final = 600
@@ -25,14 +34,102 @@ _MOST_TYPES: Final = 600
 _NOT_FOR_CLAIMS: Final = (names.HOSTNAME, names.REGISTERED, names.INITIALIZED, names.PROVISIONER_NAME)
 
 
+class Orders:
+    """Creates claims; what is planned is ordered in the same way whoever planned it."""
+
+    def __init__(self, client: Client, cluster: Cluster, metrics: Metrics, *, controller: str) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._metrics = metrics
+        self._log = get_log(controller)
+
+    async def create(
+        self,
+        node: NewNode,
+        *,
+        reason: str = "provisioned",
+        name: str = "",
+        annotations: Mapping[str, str] = EMPTY,
+    ) -> NodeClaim | None:
+        """Creates the claim of a planned node and gives it; None if that cannot be, which is logged.
+
+        Args:
+            node: The planned node.
+            reason: Why it is made, for the metric.
+            name: The claim's name; the server chooses one if it is empty. A claim that has the name already is given.
+            annotations: What else the claim is to carry.
+        """
+        pool = self._cluster.pool(node.pool)
+        if pool is None:
+            return None
+        manifest = claim_manifest(node, pool)
+        relaxed = str(node.min_values_relaxed).lower()
+        details = {"requests": node.requests.to_quantities(), "instance-types": _types(node)}
+        return await self._send(manifest, node.pool, reason, name, annotations, relaxed, details)
+
+    async def create_from_template(
+        self, pool: NodePool, *, reason: str, name: str = "", annotations: Mapping[str, str] = EMPTY
+    ) -> NodeClaim | None:
+        """Creates a claim for what a pool's template asks for; None if that cannot be, which is logged."""
+        manifest = template_manifest(pool)
+        return await self._send(manifest, pool.metadata.name, reason, name, annotations, "false", {})
+
+    async def _send(
+        self,
+        manifest: dict[str, Any],
+        pool: str,
+        reason: str,
+        name: str,
+        annotations: Mapping[str, str],
+        relaxed: str,
+        details: Mapping[str, Any],
+    ) -> NodeClaim | None:
+        metadata = manifest["metadata"]
+        metadata["annotations"] |= annotations
+        if name:
+            del metadata["generateName"]
+            metadata["name"] = name
+        try:
+            claim = await self._client.create(NODE_CLAIMS, manifest)
+        except AlreadyExistsError:
+            # Who was here before us ordered it, and was cut off before the answer came.
+            found = await reread(self._client, NODE_CLAIMS, name)
+            if found is not None:
+                self._cluster.informers.claims.observe(found)
+            return found
+        except KubeError as error:
+            self._log.error("failed creating nodeclaim", NodePool={"name": pool}, error=error)
+            return None
+        self._cluster.informers.claims.observe(claim)
+        self._metrics.claims_created.labels(reason=reason, nodepool=pool, min_values_relaxed=relaxed).inc()
+        self._log.info(
+            "created nodeclaim",
+            NodePool={"name": pool},
+            NodeClaim={"name": claim.metadata.name},
+            **details,
+        )
+        return claim
+
+
 def claim_manifest(node: NewNode, pool: NodePool) -> dict[str, Any]:
     """Gives the manifest for a planned node of a pool."""
+    return _manifest(pool, _narrowed(node), node.requests, relaxed=node.min_values_relaxed)
+
+
+def template_manifest(pool: NodePool) -> dict[str, Any]:
+    """Gives the manifest for a node of a pool that is for no pod in particular."""
+    return _manifest(pool, Requirements.from_expressions(pool.spec.template.spec.requirements), Resources({}))
+
+
+def _manifest(
+    pool: NodePool, wanted: Requirements, requests: Resources, *, relaxed: bool = False
+) -> dict[str, Any]:
     template = pool.spec.template
-    requirements = _narrowed(node).without(*_NOT_FOR_CLAIMS)
+    requirements = wanted.without(*_NOT_FOR_CLAIMS)
     spec: dict[str, Any] = {
         "requirements": [to_wire(each) for each in requirements.entries()],
         "nodeClassRef": to_wire(template.spec.node_class_ref),
-        "resources": {"requests": node.requests.to_quantities()},
+        "resources": {"requests": requests.to_quantities()},
         "expireAfter": template.spec.expire_after,
     }
     if template.spec.taints:
@@ -41,17 +138,17 @@ def claim_manifest(node: NewNode, pool: NodePool) -> dict[str, Any]:
         spec["startupTaints"] = [to_wire(each) for each in template.spec.startup_taints]
     if template.spec.termination_grace_period:
         spec["terminationGracePeriod"] = template.spec.termination_grace_period
-    return {"metadata": _metadata(node, pool, requirements), "spec": spec}
+    return {"metadata": _metadata(pool, requirements, relaxed=relaxed), "spec": spec}
 
 
-def _metadata(node: NewNode, pool: NodePool, requirements: Requirements) -> dict[str, Any]:
+def _metadata(pool: NodePool, requirements: Requirements, *, relaxed: bool) -> dict[str, Any]:
     template = pool.spec.template
     annotations = {
         **template.metadata.annotations,
         names.NODEPOOL_HASH: pool_hash(pool),
         names.NODEPOOL_HASH_VERSION: POOL_HASH_VERSION,
     }
-    if node.min_values_relaxed:
+    if relaxed:
         annotations[names.MIN_VALUES_RELAXED] = "true"
     settled = {
         each.key: next(iter(each.values))
@@ -87,3 +184,9 @@ def _narrowed(node: NewNode) -> Requirements:
     kept = tuple(types)[:_MOST_TYPES]
     asked = node.requirements[names.INSTANCE_TYPE].min_values
     return node.requirements.plus(Requirement.of(names.INSTANCE_TYPE, "In", kept, min_values=asked))
+
+
+def _types(node: NewNode) -> str:
+    found = list(dict.fromkeys(each.instance_type for each in node.alternatives))
+    shown = ", ".join(found[:5])
+    return shown if len(found) <= 5 else f"{shown} and {len(found) - 5} other(s)"

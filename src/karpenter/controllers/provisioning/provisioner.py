@@ -15,20 +15,28 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from karpenter.api.core import Pod
+from karpenter.api.core import Node, Pod
+from karpenter.api.labels import INITIALIZED
 from karpenter.api.nodeclaim import NodeClaim
+from karpenter.controllers.provisioning.following import Follower
 from karpenter.controllers.provisioning.market import Market
 from karpenter.controllers.provisioning.nominating import Nominator
-from karpenter.controllers.provisioning.orders import claim_manifest
-from karpenter.controllers.provisioning.waiting import is_unplaced, wants_devices, wants_none_of_ours
+from karpenter.controllers.provisioning.orders import Orders
+from karpenter.controllers.provisioning.sharing import alike
+from karpenter.controllers.provisioning.waiting import (
+    is_unjudged,
+    is_unplaced,
+    wants_devices,
+    wants_none_of_ours,
+)
 from karpenter.kit.batching import BatchWindow
 from karpenter.kit.clock import Clock
-from karpenter.kube import Change, Client, KubeError, Recorder, Subject
-from karpenter.kube.kinds import NODE_CLAIMS, PODS
+from karpenter.kube import Change, Client, Recorder, Subject
+from karpenter.kube.kinds import PODS
 from karpenter.model.snapshot import Snapshot
 from karpenter.observe import DecisionKind, DecisionLog, Metrics, get_log
 from karpenter.scheduling import NewNode, Plan, Rejection, SolveOptions
-from karpenter.state import Cluster
+from karpenter.state import Cluster, Member
 
 __all__ = ["Provisioner", "ProvisionerSettings", "Solver"]
 
@@ -38,6 +46,11 @@ Solver = Callable[[Snapshot, tuple[Pod, ...], SolveOptions], Plan]
 _LOOK_AGAIN_S: Final = 10.0
 _FAILED_QUIET_S: Final = 300.0
 _CREATED_AT_ONCE: Final = 50
+# A plan for so many pods is as cheap a pod as one for more, and what it leaves free the next one fills.
+_ENOUGH_PODS: Final = 500
+_NEWS_IDLE_S: Final = 0.05
+_NEWS_MAX_S: Final = 0.5
+_EVERYBODY: Final = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +63,7 @@ class ProvisionerSettings:
     solve_deadline_s: float = 60.0
     options: SolveOptions = field(default_factory=SolveOptions)
     ignore_devices: bool = True
+    nominate: bool = True
 
     @property
     def promise_s(self) -> float:
@@ -74,7 +88,6 @@ class Provisioner:
         settings: ProvisionerSettings,
         order_lasts_s: float = 900.0,
     ) -> None:
-        self._client = client
         self._cluster = cluster
         self._market = market
         self._solver = solver
@@ -86,21 +99,28 @@ class Provisioner:
         self._order_lasts_s = order_lasts_s
         self._log = get_log("provisioner")
         self._last_found: frozenset[str] = frozenset()
-        self.nominator = Nominator(client, cluster)
+        self.orders = Orders(client, cluster, metrics, controller="provisioner")
+        self.nominator = Nominator(client, cluster, is_on=settings.nominate)
+        self.follower = Follower(cluster, metrics)
         self._window: BatchWindow[str] = BatchWindow(
             clock,
             idle_s=settings.batch_idle_s,
             max_s=settings.batch_max_s,
             first_idle_s=min(settings.batch_first_s, settings.batch_idle_s),
+            expects_more=lambda: any(map(is_unjudged, cluster.unbound())),
+            enough=_ENOUGH_PODS,
         )
+        # Telling the scheduler takes a request for each pod: the next pods must not wait for it.
+        self._news: BatchWindow[str] = BatchWindow(clock, idle_s=_NEWS_IDLE_S, max_s=_NEWS_MAX_S)
         cluster.informers.pods.on_change(self._pod_changed)
-        cluster.informers.nodes.on_change(lambda change: self._member_changed(change.object.metadata.name))
+        cluster.informers.nodes.on_change(self._node_changed)
         cluster.informers.claims.on_change(lambda change: self._member_changed(change.object.metadata.name))
 
     async def run(self) -> None:
         """Serves batch after batch, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._look_again())
+            group.create_task(self._keep_nominated())
             while True:
                 await self._window.wait()
                 await self.provision()
@@ -110,7 +130,6 @@ class Provisioner:
         pods = self.waiting()
         if not pods:
             self._last_found = frozenset()
-            await self.nominator.renew()
             return Plan()
         found = frozenset(pod.metadata.uid for pod in pods)
         if found != self._last_found:
@@ -122,7 +141,7 @@ class Provisioner:
         ordered = await self._order(plan)
         self._promise(plan, ordered)
         self._refuse(plan.rejections)
-        await self.nominator.renew()
+        self._news.trigger(_EVERYBODY)
         return plan
 
     def waiting(self) -> tuple[Pod, ...]:
@@ -146,9 +165,17 @@ class Provisioner:
     async def _solve(self, snapshot: Snapshot, pods: tuple[Pod, ...]) -> Plan:
         started = self._clock.monotonic()
         deadline = started + self._settings.solve_deadline_s
-        options = replace(self._settings.options, expired=lambda: self._clock.monotonic() > deadline)
+        given_up = asyncio.Event()
+        options = replace(
+            self._settings.options,
+            expired=lambda: given_up.is_set() or self._clock.monotonic() > deadline,
+        )
         self._metrics.queue_depth.labels("provisioner").set(len(pods))
-        plan = await asyncio.to_thread(self._solver, snapshot, pods, options)
+        try:
+            plan = await asyncio.to_thread(self._solver, snapshot, pods, options)
+        finally:
+            # A thread cannot be cancelled, and the process waits for it to end.
+            given_up.set()
         self._metrics.queue_depth.labels("provisioner").set(0)
         self._metrics.solve_seconds.labels("provisioner").observe(self._clock.monotonic() - started)
         if plan.unfinished:
@@ -168,7 +195,15 @@ class Provisioner:
         if plan.new_nodes:
             count = sum(len(each.pods) for each in plan.new_nodes)
             self._log.info(
-                "computed new nodeclaim(s) to fit pod(s)", nodeclaims=len(plan.new_nodes), pods=count
+                "computed new nodeclaim(s) to fit pod(s)",
+                nodeclaims=len(plan.new_nodes),
+                pods=count,
+                **{
+                    "price-per-hour": round(plan.price_per_hour, 4),
+                    "pods-planned-before": sum(
+                        self.follower.knows(pod) for each in plan.new_nodes for pod in each.pods
+                    ),
+                },
             )
             self._decisions.record(
                 DecisionKind.PLAN,
@@ -189,48 +224,27 @@ class Provisioner:
 
         async def create(position: int, node: NewNode) -> tuple[int, NodeClaim] | None:
             async with free:
-                claim = await self._create(node)
+                claim = await self.orders.create(node)
             return (position, claim) if claim is not None else None
 
-        made = await asyncio.gather(*(create(i, node) for i, node in enumerate(plan.new_nodes)))
+        made = await asyncio.gather(*(create(i, node) for i, node in enumerate(alike(plan.new_nodes))))
         return dict(each for each in made if each is not None)
-
-    async def _create(self, node: NewNode) -> NodeClaim | None:
-        pool = self._cluster.pool(node.pool)
-        if pool is None:
-            return None
-        try:
-            claim = await self._client.create(NODE_CLAIMS, claim_manifest(node, pool))
-        except KubeError as error:
-            self._log.error("failed creating nodeclaim", NodePool={"name": node.pool}, error=error)
-            return None
-        self._cluster.informers.claims.observe(claim)
-        self._metrics.claims_created.labels(
-            reason="provisioned", nodepool=node.pool, min_values_relaxed=str(node.min_values_relaxed).lower()
-        ).inc()
-        self._log.info(
-            "created nodeclaim",
-            NodePool={"name": node.pool},
-            NodeClaim={"name": claim.metadata.name},
-            requests=node.requests.to_quantities(),
-            **{"instance-types": _types(node)},
-        )
-        return claim
 
     def _promise(self, plan: Plan, ordered: Mapping[int, NodeClaim]) -> None:
         for name, pods in plan.existing.items():
             member = self._cluster.member(name)
             if member is None:
                 continue
-            key = member.claim.metadata.name if member.claim is not None else name
             lasts_s = self._settings.promise_s if member.is_initialized else self._order_lasts_s
-            self._tell(pods, key, f"node/{name}" if member.node is not None else f"nodeclaim/{name}", lasts_s)
+            place = f"node/{name}" if member.node is not None else f"nodeclaim/{name}"
+            self._tell(pods, _key(member), place, lasts_s)
         for position, claim in ordered.items():
             name = claim.metadata.name
             self._tell(plan.new_nodes[position].pods, name, f"nodeclaim/{name}", self._order_lasts_s)
 
     def _tell(self, pods: Iterable[Pod], key: str, place: str, lasts_s: float) -> None:
         self._cluster.nominations.promise((pod.metadata.uid for pod in pods), key, lasts_s)
+        self.follower.planned(pods, key)
         for pod in pods:
             self._recorder.tell(Subject.of(PODS, pod), "Nominated", f"Pod should schedule on: {place}")
 
@@ -268,10 +282,15 @@ class Provisioner:
             await self._clock.sleep(_LOOK_AGAIN_S)
             for pod in self.waiting():
                 self._window.trigger(pod.metadata.uid)
-            await self.nominator.renew()
+            self._news.trigger(_EVERYBODY)
+
+    async def _keep_nominated(self) -> None:
+        while True:
+            names = await self._news.wait()
+            await self.nominator.renew(None if _EVERYBODY in names else names)
 
     def _pod_changed(self, change: Change[Pod]) -> None:
-        """Opens a window for a pod that begins to wait, and for the nominations that follow on a binding."""
+        """Opens a window for a pod that begins to wait; a binding may make room for the next nomination."""
         pod = change.new
         if (
             pod is not None
@@ -279,25 +298,49 @@ class Provisioner:
             and change.old is not None
             and not change.old.spec.node_name
         ):
-            self._window.trigger(f"bound/{pod.spec.node_name}")
+            self.follower.bound(pod)
+            self._news.trigger(pod.spec.node_name)
+        elif pod is None:
+            self.follower.gone(change.object)
+        elif self.nominator.was_ours(change):
+            # The scheduler takes a nomination back when it tries the pod before its node is there.
+            member = self._cluster.nominations.member_of(pod.metadata.uid)
+            self._cluster.nominations.untell(member)
+            self._news.trigger(member)
         if pod is None or not self._waits(pod) or self._cluster.nominations.member_of(pod.metadata.uid):
             return
         # A pod that was told why, and has not changed, waits for the next look.
         if change.old is None or not is_unplaced(change.old):
             self._window.trigger(pod.metadata.uid)
 
+    def _node_changed(self, change: Change[Node]) -> None:
+        name = change.object.metadata.name
+        if change.new is not None and not _is_ready(change.old) and _is_ready(change.new):
+            member = self._cluster.member(name)
+            if member is not None:
+                # The scheduler has no reason left to leave its pods waiting; if it does, they are planned anew.
+                self._cluster.nominations.hasten(_key(member), self._settings.promise_s)
+        self._member_changed(name)
+
     def _member_changed(self, name: str) -> None:
         member = self._cluster.member(name)
-        if member is not None and member.node is not None and self._cluster.is_leaving(member):
+        if member is None or member.node is None:
+            return
+        if self._cluster.is_going(member):
             self._window.trigger(f"leaving/{member.name}")
+        elif not member.is_initialized:
+            # Its name is known now, and its pods must be told before it is ready for them.
+            self._news.trigger(member.name)
+
+
+def _key(member: Member) -> str:
+    return member.claim.metadata.name if member.claim is not None else member.name
+
+
+def _is_ready(node: Node | None) -> bool:
+    return node is not None and node.metadata.labels.get(INITIALIZED) == "true"
 
 
 def _some(pods: tuple[Pod, ...]) -> str:
     named = ", ".join(f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in pods[:5])
     return named if len(pods) <= 5 else f"{named} and {len(pods) - 5} other(s)"
-
-
-def _types(node: NewNode) -> str:
-    names = list(dict.fromkeys(each.instance_type for each in node.alternatives))
-    shown = ", ".join(names[:5])
-    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} other(s)"

@@ -14,7 +14,7 @@ from karpenter.api.core import NodeSelectorTerm, Pod
 from karpenter.api.labels import NODEPOOL
 from karpenter.model.pods import is_daemon, is_mirror, is_terminal, is_terminating
 
-__all__ = ["is_unplaced", "wants_devices", "wants_none_of_ours"]
+__all__ = ["is_unjudged", "is_unplaced", "wants_devices", "wants_none_of_ours"]
 
 _UNSCHEDULABLE: Final = "Unschedulable"
 
@@ -30,6 +30,16 @@ def is_unplaced(pod: Pod) -> bool:
         and not is_terminating(pod)
         and not is_daemon(pod)
         and not is_mirror(pod)
+    )
+
+
+def is_unjudged(pod: Pod) -> bool:
+    """Tells whether the scheduler has yet to look at the pod: it may be about to find no place for it."""
+    return (
+        not pod.spec.node_name
+        and all(each.type != "PodScheduled" for each in pod.status.conditions)
+        and not is_terminal(pod)
+        and not is_terminating(pod)
     )
 
 

@@ -126,6 +126,11 @@ def _rank(miss: Miss | None) -> tuple[float, tuple[int, ...], float, float]:
     return (math.inf, (), 0.0, 0.0) if miss is None else miss.rank()
 
 
+def _nearness(layout: PoolLayout, miss: Miss | None) -> tuple[float, tuple[int, ...], float, float]:
+    """Order pools as `_rank` does; one whose own requirements leave nothing is as near as it would be without them."""
+    return _rank(nearest_miss(layout, within_pool=False) if miss is None else miss)
+
+
 def _constraints(describer: Describer, layout: PoolLayout) -> tuple[Constraint, ...]:
     kept = smallest_excluding(layout)
     if kept is None:
@@ -140,7 +145,7 @@ def _grouped(describer: Describer, asked: Iterable[tuple[PoolLayout, Miss | None
     for layout, miss in asked:
         constraints = _constraints(describer, layout)
         found.setdefault(constraints, []).append((layout, miss))
-    ordered = sorted(found.items(), key=lambda each: min(_rank(miss) for _, miss in each[1]))
+    ordered = sorted(found.items(), key=lambda each: min(_nearness(*asked) for asked in each[1]))
     return tuple(
         Reason(
             constraints,

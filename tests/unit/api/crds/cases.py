@@ -244,7 +244,11 @@ REFUSED: list[Refused] = [
         "nodepool", "spec.disruption.budgets", [{"schedule": "@daily", "duration": "30s"}], "should match"
     ),
     Refused("nodepool", "spec.disruption.budgets", [{"nodes": "101%"}], "should match"),
-    Refused("nodepool", "spec.disruption.budgets", [{"reasons": ["Expired"]}], "Unsupported value"),
+    Refused("nodepool", "spec.disruption.budgets", [{"reasons": ["Interrupted"]}], "Unsupported value"),
+    Refused("nodepool", "spec.disruption.budgets", [{"window": "Open"}], "Unsupported value"),
+    Refused("nodepool", "spec.disruption.budgets", [{"window": "Allow"}], "need a 'schedule'"),
+    Refused("nodepool", "spec.disruption.budgets", [{"timeZone": "Asia/Seoul"}], "need a 'schedule'"),
+    Refused("nodepool", "spec.disruption.minimumSaving", "5", "should match"),
     Refused("nodepool", "spec.disruption.budgets", [{"reasons": ["Empty", "Empty"]}], "Duplicate value"),
     Refused("nodepool", "spec.disruption.budgets", [{}] * 51, "Too many"),
     Refused("nodepool", "spec.weight", 0, "greater than or equal to 1"),

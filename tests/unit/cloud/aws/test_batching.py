@@ -145,6 +145,27 @@ async def test_closing_gives_up_on_what_waits_and_on_what_is_under_way() -> None
     assert waiting.cancelled()
 
 
+async def test_some_of_a_batch_may_be_answered_before_the_rest() -> None:
+    clock = FakeClock()
+    desk = Desk(clock)
+    desk.gate = asyncio.Event()
+
+    asked = [asyncio.create_task(desk.batcher.ask(key)) for key in (1, 2)]
+    await clock.advance(0.2)
+    desk.batcher.settle({1: 100, 7: 0})
+    await clock.settle()
+    early = [each.done() for each in asked]
+    again = asyncio.create_task(desk.batcher.ask(2))
+    await clock.advance(0.2)
+    desk.gate.set()
+    await clock.settle()
+    desk.batcher.settle({1: 5})
+
+    assert early == [True, False]
+    assert [await each for each in (*asked, again)] == [100, 4, 4]
+    assert desk.batches == [(1, 2), (2,)]
+
+
 def test_chunks_keep_the_order() -> None:
     assert list(chunks((1, 2, 3, 4, 5), 2)) == [(1, 2), (3, 4), (5,)]
     assert list(chunks((), 2)) == []

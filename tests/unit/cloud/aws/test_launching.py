@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -57,6 +58,56 @@ async def test_with_a_journal_claims_that_want_the_same_share_a_request_written_
     intents = [each for each in journal.written if each.assigned is None]
     assert sorted(len(each.members) for each in intents) == [1, 3]
     assert all(each.assigned is not None for each in journal.intents.values())
+
+
+def _of_types(uid: str, cpu: str, *types: str) -> NodeClaim:
+    """A claim for one of some types, with pods of a size."""
+    return claim(uid, requirements={labels.INSTANCE_TYPE: types}, requests={"cpu": cpu, "pods": cpu})
+
+
+async def test_claims_of_the_same_types_share_a_request_whatever_their_pods_ask_for() -> None:
+    stand = Stand(journal=MemoryJournal())
+
+    await stand.launch(_of_types("a", "1", "m5.large"), _of_types("b", "2", "m5.large"))
+
+    assert [each["TargetCapacitySpecification"]["TotalTargetCapacity"] for each in stand.fleets] == [2]
+
+
+async def test_claims_that_would_be_sold_different_types_do_not_share_and_most_pods_go_first() -> None:
+    stand = Stand(
+        kind("m5.large", price=0.1), kind("m5.4xlarge", price=0.4, cpu=16), journal=MemoryJournal()
+    )
+    both = ("m5.large", "m5.4xlarge")
+
+    small, large, _ = await stand.launch(
+        _of_types("a", "1", *both), _of_types("b", "9", *both), _of_types("c", "1", *both)
+    )
+
+    assert (small.instance_type, large.instance_type) == ("m5.large", "m5.4xlarge")
+    assert [each["TargetCapacitySpecification"]["TotalTargetCapacity"] for each in stand.fleets] == [1, 2]
+
+
+async def test_a_claim_does_not_wait_for_a_request_that_ec2_holds_up() -> None:
+    stand = Stand(journal=MemoryJournal())
+    held = asyncio.Event()
+    send = stand.launcher._send
+
+    async def slow(prepared: Any) -> Any:
+        if prepared.request["TargetCapacitySpecification"]["TotalTargetCapacity"] == 2:
+            await held.wait()
+        return await send(prepared)
+
+    stand.launcher._send = slow  # type: ignore[method-assign]
+    claims = [*_claims(2), claim("other", requests={"cpu": "2"})]
+
+    asked = [asyncio.ensure_future(stand.launcher.launch(each, node_class())) for each in claims]
+    await stand.clock.advance(2)
+    early = [each.done() for each in asked]
+    held.set()
+    await stand.clock.advance(2)
+
+    assert early == [False, False, True]
+    assert len({(await each).instance_id for each in asked}) == 3
 
 
 async def test_a_claim_that_asks_again_gets_the_same_instance_without_another_request() -> None:
@@ -435,3 +486,18 @@ async def test_closing_gives_up_on_what_was_not_sent() -> None:
         await waiting
 
     assert stand.fleets == []
+
+
+async def test_a_replica_that_leads_again_reads_what_another_launched_meanwhile() -> None:
+    stand = Stand(journal=MemoryJournal())
+    await stand.launch(claim("before"))
+    first = stand.launcher
+    stand.restart()
+    launched = await stand.launch(*_claims(2))
+
+    stand.launcher = first
+    first.forget()
+    found = await stand.launch(_claims(2)[1])
+
+    assert found == [launched[1]]
+    assert len(stand.ec2.launched) == 3

@@ -173,6 +173,16 @@ async def test_a_template_is_made_once_for_many_launches() -> None:
     ]
 
 
+async def test_who_needed_a_template_that_was_not_there_is_told() -> None:
+    templates = _templates(FakeAws({"CreateLaunchTemplate": {}}), FakeClock())
+    told: list[str] = []
+
+    for _ in range(2):
+        await templates.ensure(_spec(), lambda name, spec: told.append(name + spec.image_id))
+
+    assert told == [template_name(_spec()) + "ami-1"]
+
+
 async def test_a_template_that_exists_is_the_right_one_and_any_other_refusal_is_raised() -> None:
     aws = FakeAws(
         {

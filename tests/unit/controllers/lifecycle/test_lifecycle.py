@@ -51,11 +51,14 @@ class Cloud:
         self.answers: list[Any] = []
         self.asked: list[str] = []
         self.died = ""
+        self.lists = True
 
     async def get(self, provider_id: str) -> Machine:
         """Look after it."""
         if self.died:
-            raise NodeClaimNotFoundError(provider_id, hint=self.died)
+            raise NodeClaimNotFoundError(provider_id, hint=self.died, has_ended=True)
+        if not self.lists:
+            raise NodeClaimNotFoundError(provider_id)
         return MACHINE
 
     async def create(self, claim: NodeClaim, node_class: EC2NodeClass) -> Machine:
@@ -164,6 +167,45 @@ async def test_a_node_that_joins_gets_what_its_claim_promised() -> None:
     assert scene.condition("Registered")[0] == "True"
     assert scene.condition("Initialized") == ("Unknown", "StartupTaintsExist")
     assert scene.told == []
+
+
+async def test_a_node_takes_no_pods_before_it_is_ready_and_the_scheduler_knows_which_are_for_it() -> None:
+    scene = Scene()
+    scene.cluster.nominations.is_telling = True
+    scene.cluster.nominations.promise(["uid-a"], "c1", 900)
+    await scene.settle()
+    states = []
+    not_ready = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+
+    scene.join(taints=[*JOINED, not_ready])
+    scene.cluster.nominations.tell("c1")
+    again_s = await scene.lifecycle.reconcile("c1")
+    states.append(scene.condition("Registered")[0])
+    scene.join()
+    scene.cluster.nominations.untell("c1")
+    await scene.settle()
+    states.append(scene.condition("Registered")[0])
+    scene.cluster.nominations.tell("c1")
+    await scene.settle()
+    states.append(scene.condition("Registered")[0])
+
+    assert again_s == 15
+    assert "True" not in states[:2]
+    assert states[2] == "True"
+
+
+async def test_a_node_whose_pods_cannot_be_told_waits_for_a_while_only() -> None:
+    scene = Scene()
+    scene.cluster.nominations.is_telling = True
+    scene.cluster.nominations.promise(["uid-a"], "c1", 900)
+    await scene.settle()
+    scene.join()
+    await scene.lifecycle.reconcile("c1")
+    scene.clock.tick(15)
+
+    await scene.settle()
+
+    assert scene.condition("Registered")[0] == "True"
 
 
 async def test_taints_are_left_alone_where_the_user_data_sets_them() -> None:
@@ -402,3 +444,37 @@ async def test_an_instance_that_died_before_it_joined_is_told_with_the_clouds_wo
     assert scene.claim.metadata.deletion_timestamp is not None
     assert scene.told == ["InstanceDied"]
     assert scene.decisions.since()[-1].reason == "instance_died"
+
+
+async def test_an_instance_that_the_clouds_lists_lack_is_not_given_up_until_they_had_time() -> None:
+    scene = Scene()
+    await scene.settle()
+    scene.cloud.lists = False
+
+    await scene.clock.advance(50)
+    await scene.lifecycle.reconcile("c1")
+    kept = scene.claim.metadata.deletion_timestamp is None
+    await scene.clock.advance(20)
+    await scene.lifecycle.reconcile("c1")
+
+    assert kept
+    assert scene.claim.metadata.deletion_timestamp is not None
+    assert scene.told == ["InstanceDied"]
+
+
+async def test_a_launch_that_is_refused_again_and_again_is_asked_for_ever_more_rarely_and_given_up() -> None:
+    scene = Scene(launch_timeout_s=120.0)
+    scene.cloud.answers = [LaunchError("no", reason="Unauthorized") for _ in range(100)]
+    task = asyncio.ensure_future(scene.lifecycle.run())
+
+    for _ in range(60):
+        await scene.clock.advance(1)
+    asked_in_a_minute = len(scene.cloud.asked)
+    for _ in range(130):
+        await scene.clock.advance(1)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    assert 4 <= asked_in_a_minute <= 8
+    assert scene.claim.metadata.deletion_timestamp is not None
+    assert scene.decisions.since()[-1].reason == "launch_timeout"

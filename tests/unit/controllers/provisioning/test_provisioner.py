@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,8 +23,9 @@ from karpenter.kube import ForbiddenError, Recorder
 from karpenter.kube.kinds import NODE_CLAIMS, NODES, PODS
 from karpenter.model.instancetypes import InstanceType, Offering
 from karpenter.model.resources import Resources
+from karpenter.model.snapshot import Snapshot
 from karpenter.observe import DecisionLog, Metrics
-from karpenter.scheduling import solve
+from karpenter.scheduling import Plan, SolveOptions, solve
 from karpenter.state import STORED_NODE_CLASSES, STORED_NODE_POOLS
 from tests.unit.controllers.paper import paper_cluster
 from tests.unit.state.worlds import node, pod, stored_class, stored_pool
@@ -65,7 +68,7 @@ class Shop:
 class Scene:
     """A provisioner in a cluster with one ready pool."""
 
-    def __init__(self, **pool: Any) -> None:
+    def __init__(self, *, settings: ProvisionerSettings | None = None, **pool: Any) -> None:
         self.clock = FakeClock()
         self.client, self.cluster = paper_cluster(self.clock)
         self.shop = Shop()
@@ -80,7 +83,7 @@ class Scene:
             decisions=self.decisions,
             metrics=Metrics(),
             clock=self.clock,
-            settings=ProvisionerSettings(),
+            settings=settings or ProvisionerSettings(),
         )
         self.client.store(STORED_NODE_CLASSES, stored_class())
         self.pool(**pool)
@@ -247,9 +250,12 @@ async def test_pods_of_a_node_on_its_way_out_get_a_place_before_they_are_evicted
             "n1",
             labels={names.NODEPOOL: "default"},
             taints=DISRUPTED,
+            metadata={"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a/b"]},
         ),
     )
+    scene.client.store(NODES, node("n2", labels={names.NODEPOOL: "default"}, taints=DISRUPTED))
     scene.client.store(PODS, pod("a", "n1", phase="Running"))
+    scene.client.store(PODS, pod("of-a-node-that-may-be-kept", "n2", phase="Running"))
 
     await scene.provisioner.provision()
     again = await scene.provisioner.provision()
@@ -324,11 +330,90 @@ async def test_planned_pods_are_nominated_once_their_node_is_there() -> None:
     ]
 
 
+async def _with_a_node(scene: Scene) -> NodeClaim:
+    """Serve what waits, and let the first claim's node join."""
+    await scene.provisioner.provision()
+    claim = scene.claims[0]
+    await scene.client.patch(
+        NODE_CLAIMS, claim.metadata.name, {"status": {"providerID": "aws:///a/i-1"}}, subresource="status"
+    )
+    scene.client.store(NODES, node("n1", "aws:///a/i-1", labels={names.NODEPOOL: "default"}))
+    return claim
+
+
+async def test_a_member_counts_as_told_once_its_pods_are_nominated_and_again_after_one_was_taken_back() -> (
+    None
+):
+    scene = Scene()
+    scene.pend("a", "b")
+    claim = await _with_a_node(scene)
+    nominations, told = scene.cluster.nominations, []
+    told.append(nominations.is_told(claim.metadata.name))
+
+    await scene.provisioner.nominator.renew()
+    told.append(nominations.is_told(claim.metadata.name))
+    scene.pend("a")
+    told.append(nominations.is_told(claim.metadata.name))
+    await scene.provisioner.nominator.renew([claim.metadata.name, "nobody"])
+    told.append(nominations.is_told(claim.metadata.name))
+
+    assert told == [False, True, False, True]
+    written = [each.name for each in scene.client.writes("patch", "pods")]
+    assert written == ["a", "b", "a"]
+
+
+async def test_where_nominations_are_off_nothing_is_written_and_nobody_waits_for_it() -> None:
+    scene = Scene(settings=ProvisionerSettings(nominate=False))
+    scene.pend("a")
+    claim = await _with_a_node(scene)
+
+    await scene.provisioner.nominator.renew()
+
+    assert scene.client.writes("patch", "pods") == ()
+    assert scene.cluster.nominations.is_told(claim.metadata.name)
+
+
+async def test_a_pod_that_its_ready_node_does_not_get_is_planned_anew() -> None:
+    scene = Scene()
+    scene.pend("a")
+    await _with_a_node(scene)
+    ready = {names.NODEPOOL: "default", names.REGISTERED: "true", names.INITIALIZED: "true"}
+    scene.clock.tick(100)
+    before = len(scene.provisioner.waiting())
+
+    scene.client.store(NODES, node("n1", "aws:///a/i-1", labels=ready))
+    scene.clock.tick(19)
+    still = len(scene.provisioner.waiting())
+    scene.clock.tick(1)
+
+    assert (before, still) == (0, 0)
+    assert [pod.metadata.name for pod in scene.provisioner.waiting()] == ["a"]
+    assert scene.provisioner.follower.knows(scene.provisioner.waiting()[0])
+
+
+async def test_a_pod_that_was_bound_meanwhile_is_not_nominated() -> None:
+    scene = Scene()
+    scene.pend("a", "b")
+    await _with_a_node(scene)
+    patch = scene.client.patch
+
+    async def slowly(*arguments: Any, **options: Any) -> Any:
+        scene.client.store(PODS, pod("b", "n1"))
+        return await patch(*arguments, **options)
+
+    scene.client.patch = slowly  # type: ignore[method-assign]
+
+    await scene.provisioner.nominator.renew()
+
+    assert [each.name for each in scene.client.writes("patch", "pods")] == ["a"]
+
+
 async def test_a_nomination_whose_promise_has_ended_is_cleared() -> None:
     scene = Scene()
     scene.pend("a")
     scene.client.store(NODES, node("n1"))
     await scene.provisioner.provision()
+    await scene.provisioner.nominator.renew()
     first = scene.client.raw_object(PODS, "a", "shop")
     assert first is not None
     assert first["status"]["nominatedNodeName"] == "n1"
@@ -378,3 +463,25 @@ async def test_pods_of_a_hard_spread_are_nominated_in_turn() -> None:
 
     assert [each.metadata.name for each in nominable(made)] == ["a", "c", "d"]
     assert [each.metadata.name for each in nominable(made[1:])] == ["b", "c", "d"]
+
+
+async def test_a_solve_is_given_up_when_its_controller_is_stopped() -> None:
+    scene = Scene()
+    scene.pend("a")
+    begun, ended = threading.Event(), threading.Event()
+
+    def endless(_snapshot: Snapshot, _pods: tuple[Pod, ...], options: SolveOptions) -> Plan:
+        begun.set()
+        while not options.expired():
+            time.sleep(0.01)
+        ended.set()
+        return Plan()
+
+    scene.provisioner._solver = endless
+    task = asyncio.ensure_future(scene.provisioner.provision())
+    await asyncio.to_thread(begun.wait, 5)
+
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    assert await asyncio.to_thread(ended.wait, 5)

@@ -150,6 +150,10 @@ class Amis:
         self._found.set(key, found)
         return found
 
+    def parameter_of(self, image_id: str) -> str:
+        """Give the SSM parameter that named an image lately, for logs; nothing if none did."""
+        return next((name for name, each in self._parameters.items() if each.value == image_id), "")
+
     async def drop_deprecated(self) -> tuple[str, ...]:
         """Forget each parameter of an alias whose image is deprecated or gone, and name those parameters.
 

@@ -359,6 +359,14 @@ async def test_while_all_images_are_good_nothing_is_forgotten() -> None:
     assert await amis.find(alias(), "1.32") is first
 
 
+async def test_the_parameter_that_named_an_image_is_remembered_for_the_log() -> None:
+    amis = finder(world({STANDARD: "ami-s"}, described("ami-s")))
+    await amis.find(alias(), "1.32")
+
+    assert amis.parameter_of("ami-s") == STANDARD
+    assert amis.parameter_of("ami-other") == ""
+
+
 async def test_releases_named_by_version_are_never_dropped() -> None:
     pinned = f"{EKS}/x86_64/standard/amazon-eks-node-al2023-x86_64-standard-1.32-v1/image_id"
     aws = world({pinned: "ami-p"}, described("ami-p", DeprecationTime="2020-01-01T00:00:00Z"))

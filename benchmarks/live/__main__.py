@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measures the controller on a real control plane: `python -m benchmarks.live ROW ...`.
+
+Tables or JSON go to standard output, progress to standard error, and what was measured to
+benchmarks/results/live-ROW.json. Each row starts a control plane of its own. A missed promise is shown; the exit code
+is 1 only if something could not be measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.live import gopeer, holding, offloop, placement, reaction, storm
+from benchmarks.live.gopeer import GoPeer, build_go_peer
+from benchmarks.live.report import Outcome, write_results
+from benchmarks.live.stage import Stage
+from benchmarks.peers.problems import SHAPES
+from benchmarks.peers.toolchain import PeerUnavailableError
+from karpenter.errors import KarpenterError
+
+RESULTS: Final = Path(__file__).parents[1] / "results"
+
+Row = Callable[[Stage, argparse.Namespace], Awaitable[Outcome]]
+
+
+async def _reaction(stage: Stage, options: argparse.Namespace) -> Outcome:
+    peer, note = (None, "the Go side was left out") if options.skip_go else _go()
+    rounds = {count: options.rounds.get(count, reaction.ROUNDS.get(count, 1)) for count in options.pods}
+    measured = await reaction.run(stage, peer, rounds)
+    data = {
+        "peer": f"sigs.k8s.io/karpenter {gopeer.version()}",
+        "rows": [each.as_json() for each in measured],
+    }
+    return Outcome([reaction.table(measured)], data, [note] if note else [])
+
+
+ROWS: Final[Mapping[str, tuple[Row | None, str]]] = {
+    "reaction": (_reaction, "from an unschedulable pod to the launch call, beside Go"),
+    "placement": (placement.run, "planned and realised price, with and without nominations"),
+    "storm": (storm.run, "2,000 pending pods at once, and the API calls they cost"),
+    "offloop": (None, "where to solve: what it does to the event loop (no control plane)"),
+    "holding": (holding.run, "5,000 pods on 500 nodes: memory, idle load, lag while solving"),
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the rows that are named, or all, and gives the exit code."""
+    options = _parse(arguments)
+    failed = False
+    documents: dict[str, Any] = {}
+    for row in options.rows or list(ROWS):
+        try:
+            outcome = asyncio.run(_measure(row, options))
+        except KarpenterError as error:
+            _say(f"{row}: {error.message}" + (f"\nhint: {error.hint}" if error.hint else ""))
+            failed = True
+            continue
+        documents[row] = outcome.data
+        file = write_results(options.results, row, outcome.data)
+        if options.output == "table":
+            print("\n\n".join(each.render() for each in outcome.tables))
+            print("\n".join([*outcome.notes, ""]) if outcome.notes else "")
+        _say(f"{row}: written to {file}")
+    if options.output == "json":
+        print(json.dumps(documents, indent=2))
+    return int(failed)
+
+
+async def _measure(row: str, options: argparse.Namespace) -> Outcome:
+    measure = ROWS[row][0]
+    if measure is None:
+        return await offloop.run()
+    kept = options.directory / row if options.directory else None
+    directory = kept or Path(tempfile.mkdtemp(prefix=f"karpenter-live-{row}-"))
+    started = time.monotonic()
+    try:
+        async with Stage(directory, _say) as stage:
+            outcome = await measure(stage, options)
+        _say(f"{row}: {time.monotonic() - started:.0f} s in all")
+    except BaseException:
+        _say(f"{row}: logs are in {directory}")
+        raise
+    if kept is None:
+        shutil.rmtree(directory, ignore_errors=True)
+    return outcome
+
+
+def _go() -> tuple[GoPeer | None, str]:
+    try:
+        return build_go_peer(os.environ, _say), ""
+    except PeerUnavailableError as error:
+        text = f"only our side was run: {error.message} ({error.hint})"
+        _say(text)
+        return None, text
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    names = "\n".join(f"  {name:<10} {about}" for name, (_, about) in ROWS.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.live",
+        description=f"{(__doc__ or '').splitlines()[0]}\n\nrows:\n{names}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("rows", nargs="*", metavar="ROW", help="which rows (default: all)")
+    parser.add_argument("--skip-go", action="store_true", help="reaction: run only our side")
+    parser.add_argument(
+        "--pods",
+        type=_counts,
+        default=tuple(reaction.ROUNDS),
+        metavar="N,...",
+        help="reaction: pods in a round (default: 1,100,1000)",
+    )
+    parser.add_argument(
+        "--rounds",
+        type=_rounds,
+        default={},
+        metavar="PODS:ROUNDS,...",
+        help="reaction: rounds for a number of pods (default: 1:20,100:5,1000:2)",
+    )
+    parser.add_argument(
+        "--shapes",
+        type=_shapes,
+        default=placement.CASES,
+        metavar="SHAPE:PODS,...",
+        help="placement: what is placed (default: generic:1000,big:60)",
+    )
+    parser.add_argument("--directory", type=Path, metavar="DIR", help="keep all logs there")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help="where the JSON goes")
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    options = parser.parse_args(arguments)
+    unknown = [each for each in options.rows if each not in ROWS]
+    if unknown:
+        parser.error(f"there is no row {unknown[0]!r}, only {', '.join(ROWS)}")
+    return options
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    return tuple(_positive(each) for each in text.split(","))
+
+
+def _rounds(text: str) -> dict[int, int]:
+    pairs = (each.partition(":") for each in text.split(","))
+    return {_positive(count): _positive(times) for count, _, times in pairs}
+
+
+def _shapes(text: str) -> tuple[tuple[str, int], ...]:
+    pairs = [each.partition(":") for each in text.split(",")]
+    unknown = [shape for shape, _, _ in pairs if shape not in SHAPES]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"there is no shape {unknown[0]!r}, only {', '.join(SHAPES)}")
+    return tuple((shape, _positive(count)) for shape, _, count in pairs)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

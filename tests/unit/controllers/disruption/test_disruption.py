@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from karpenter.api import labels as names
+from karpenter.consolidation import Blocked, Command, Memory, Reason, Stage, Verdict, VerdictKind
+from karpenter.kube.kinds import NODE_CLAIMS, NODES, PODS
+from karpenter.observe import DecisionKind
+from tests.unit.controllers.disruption.world import World
+
+
+def settled() -> World:
+    """A node that cannot be improved on."""
+    world = World()
+    world.node("n1", "c5.large")
+    world.pods(3, "n1")
+    return world
+
+
+async def test_a_quiet_cluster_is_looked_at_once() -> None:
+    world = settled()
+    asked = []
+
+    def propose(*arguments: Any) -> Blocked:
+        asked.append(arguments)
+        return Blocked("nothing")
+
+    world.propose = propose
+    world.start()
+
+    first = await world.disruption.look()
+    second = await world.disruption.look()
+    heartbeat = {
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:01Z"}]
+        }
+    }
+    await world.client.patch(NODES, "n1", heartbeat, subresource="status")
+    await world.disruption.look()
+
+    assert first == second == 300.0
+    assert len(asked) == 1
+    world.pods(1, "n1", app="more")
+    await world.disruption.look()
+    assert len(asked) == 2
+    await world.clock.advance(300)
+    await world.disruption.look()
+    assert len(asked) == 3
+
+
+async def test_it_looks_again_when_the_answer_may_be_another_without_a_change() -> None:
+    world = settled()
+    now = world.clock.now().timestamp()
+    world.propose = lambda *_: Blocked("later", retry_at=now + 42)
+    world.start()
+
+    assert await world.disruption.look() == 42.0
+    assert await world.disruption.look() == 42.0
+
+
+async def test_it_runs_by_itself_from_change_to_change() -> None:
+    world = World()
+    world.node("n1")
+    task = asyncio.ensure_future(world.disruption.run())
+
+    for _ in range(400):
+        await world.clock.advance(1.0)
+        await asyncio.sleep(0.002)
+        if any(each.metadata.deletion_timestamp for each in world.claims):
+            world.live()
+        if not world.claims and not world.disruption.execution.running:
+            break
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    assert world.nodes == []
+    assert world.store.text != ""
+
+
+async def test_a_command_is_not_begun_when_its_nodes_changed_while_it_was_thought_of() -> None:
+    world = World()
+    world.node("n1")
+    real = world.propose
+
+    def propose(*arguments: Any) -> Any:
+        answer = real(*arguments)
+        world.pods(1, "n1")
+        return answer
+
+    world.propose = propose
+    world.start()
+
+    again_s = await world.disruption.look()
+
+    assert again_s == 1.0
+    assert world.disruption.execution.running == {}
+    assert world.tainted == []
+
+
+async def test_a_command_about_a_node_that_is_gone_is_not_begun() -> None:
+    world = settled()
+    world.propose = lambda *_: Command(
+        "id", Reason.EMPTY, (Stage(("gone",)),), 0.1, 0.0, 0, 0.0, "delete gone"
+    )
+    world.start()
+
+    assert await world.disruption.look() == 1.0
+    assert world.disruption.execution.running == {}
+
+
+async def test_several_commands_go_side_by_side() -> None:
+    world = World()
+    world.node("n1")
+    world.node("n2", "m5.xlarge")
+    world.pods(1, "n2", app="big", nodeSelector={"kubernetes.io/arch": "amd64"})
+    world.budget("big", 1)
+    await world.look()
+
+    await world.look()
+
+    assert sorted(world.tainted) == ["n1", "n2"]
+    assert len(world.disruption.execution.running) == 2
+
+
+async def test_why_each_node_stays_is_told_once_as_event_metric_and_decision() -> None:
+    world = settled()
+    verdicts = {
+        "n1": Verdict(
+            "n1", VerdictKind.PDB, "pod shop/web-1 may not be evicted", {"pod": "shop/web-1"}, 2.04
+        ),
+        "gone": Verdict("gone", VerdictKind.SAVING, "it saves too little"),
+        "leaving": Verdict("leaving", VerdictKind.LEAVING, "it leaves"),
+    }
+    world.propose = lambda *_: Blocked("nothing", verdicts)
+    world.start()
+
+    await world.disruption.look()
+    world.pods(1, "n1", app="more")
+    await world.disruption.look()
+
+    blocked = [each for each in world.recorder._queue if each.reason == "DisruptionBlocked"]
+    assert [each.subject.kind for each in blocked] == ["Node", "NodeClaim"]
+    assert blocked[0].message == "pod shop/web-1 may not be evicted (2.04 $ a day)"
+    [kept] = [each for each in world.decisions.since() if each.kind is DecisionKind.KEEP]
+    assert kept.details["verdicts"]["n1"]["values"] == {"pod": "shop/web-1"}
+    assert world.disruption.teller.verdicts == verdicts
+    staying = world.metrics.staying_nodes.labels("default", "PodDisruptionBudget")
+    assert staying._value.get() == 1
+    world.propose = lambda *_: Blocked("nothing")
+    world.disruption._rules = type(world.disruption._rules)(
+        world.propose, world.disruption._rules.second, world.disruption._rules.pool_policy
+    )
+    world.pods(1, "n1", app="again")
+    await world.disruption.look()
+    assert staying._value.get() == 0
+
+
+async def test_what_was_moved_and_what_it_saved_is_remembered() -> None:
+    world = World()
+    world.node("n1", "m5.xlarge")
+    world.pods(1, "n1")
+
+    await world.until_quiet()
+
+    memory = world.disruption.remembering.memory
+    [promise] = memory.promises
+    assert promise.realised_per_hour == pytest.approx(promise.promised_per_hour)
+    assert "shop/ReplicaSet/web" in memory.moves
+    assert memory.pools["default"].removed_at is not None
+
+
+async def test_a_command_that_saves_less_than_it_promised_is_regretted() -> None:
+    world = World()
+    world.node("n1", "m5.xlarge")
+    world.pods(1, "n1")
+    await world.look()
+    [running] = world.disruption.execution.running.values()
+    running.price_after -= 1.0
+    before = world.disruption.remembering.memory
+
+    for _ in range(12):
+        await world.pass_time(4.0)
+        await world.step()
+
+    after = world.disruption.remembering.memory
+    assert before.pools["default"].regrets == 0
+    assert after.pools["default"].regrets == 1
+
+
+async def test_capacity_that_is_bought_back_is_regretted() -> None:
+    world = World()
+    world.node("n1", "m5.xlarge")
+    world.pods(1, "n1")
+    await world.until_quiet()
+    assert world.disruption.remembering.memory.pools["default"].regrets == 0
+
+    manifest = {
+        "metadata": {"generateName": "default-", "labels": {names.NODEPOOL: "default"}},
+        "spec": {"requirements": [], "nodeClassRef": {"name": "default"}},
+    }
+    await world.client.create(NODE_CLAIMS, manifest)
+
+    assert world.disruption.remembering.memory.pools["default"].regrets == 1
+
+
+async def test_pods_without_a_place_count_unless_they_are_promised_one() -> None:
+    world = settled()
+    gated: dict[str, Any] = {"schedulingGates": [{"name": "wait"}]}
+    for name, parts in (("waits", {}), ("gated", gated), ("promised", {})):
+        world.pods(1, "", app=name, **parts)
+    promised = next(pod for pod in world.cluster.unbound() if pod.metadata.labels["app"] == "promised")
+    world.cluster.nominations.promise([promised.metadata.uid], "claim-n1", 60.0)
+
+    view = await world.disruption.view()
+
+    assert [pod.metadata.labels["app"] for pod in view.situation.pending] == ["waits"]
+    assert view.situation.memory == world.disruption.remembering.memory != Memory()
+    [candidate] = view.situation.candidates
+    assert candidate.nominated
+
+
+async def test_failures_of_a_step_are_reported_and_other_commands_go_on() -> None:
+    world = World()
+    world.disruption._failed("key", ValueError("a bug"), 1.0)
+
+    assert world.metrics.reconcile_errors.labels("disruption")._value.get() == 1
+
+
+async def test_a_look_that_takes_too_long_is_counted() -> None:
+    world = settled()
+
+    def propose(*_: Any) -> Blocked:
+        world.clock.tick(61)
+        return Blocked("late")
+
+    world.propose = propose
+    world.start()
+    await world.disruption.look()
+
+    assert world.metrics.consolidation_timeouts.labels("multi")._value.get() == 1
+
+
+async def test_changes_of_claims_wake_their_commands() -> None:
+    world = World()
+    world.node("n1")
+    await world.look()
+    world.disruption._queue._ready.clear()
+
+    await world.client.patch(NODE_CLAIMS, "claim-n1", {"metadata": {"labels": {"a": "b"}}})
+
+    assert len(world.disruption._queue) == 1
+
+
+async def test_a_pod_evicted_by_us_goes_where_the_plan_has_room_even_when_it_is_made_later() -> None:
+    world = World()
+    for number in range(1, 4):
+        world.node(f"n{number}")
+        world.pods(2 + number, f"n{number}", app=f"app{number}")
+    await world.look()
+    await world.pass_time(15.0)
+    await world.step()
+    [gone] = [each for each in world.claims if each.metadata.deletion_timestamp is not None]
+    victim = world.cluster.pods_on(gone.status.node_name)[0]
+
+    await world.client.delete(PODS, victim.metadata.name, "shop")
+    made = world._pod(victim.metadata.labels["app"], "", "1Gi")
+
+    promised = world.cluster.nominations.member_of(made.metadata.uid)
+    assert promised.startswith("claim-")
+    assert promised != gone.metadata.name
