@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The whole product as a user runs it: a real control plane, and EC2 model, kubelets and controller as programs."""
+"""The whole product as a user runs it: a control plane, and EC2 model, kubelets and controller as programs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from tests.e2e.controlplane import ControlPlane
+if TYPE_CHECKING:
+    from tests.e2e.scenarios.planes import Plane
 
 __all__ = ["Product", "wait_for"]
 
@@ -34,11 +35,29 @@ def wait_for(condition: Callable[[], Any], what: str, seconds: float = 60) -> An
 
 
 class Product:
-    """Programs around one control plane, up inside a ``with`` block; their logs stay in a directory."""
+    """Programs around one control plane, up inside a ``with`` block; their logs stay in a directory.
 
-    def __init__(self, plane: ControlPlane, directory: Path, **settings: str) -> None:
+    Args:
+        plane: real, or the sandbox's.
+        directory: where logs go.
+        region: what the EC2 model models.
+        cluster_version: of the cluster that it models.
+        settings: more flags of the controller.
+    """
+
+    def __init__(
+        self,
+        plane: Plane,
+        directory: Path,
+        *,
+        region: str = "us-west-2",
+        cluster_version: str = "1.34",
+        **settings: str,
+    ) -> None:
         self.plane = plane
         self._directory = directory
+        self._region = region
+        self._cluster_version = cluster_version
         self._settings = settings
         self._programs: dict[str, subprocess.Popen[str]] = {}
         self.endpoint = ""
@@ -48,7 +67,8 @@ class Product:
         crds = Path(__file__).parents[2] / "src" / "karpenter" / "api" / "crds"
         self.plane.kubectl("apply", "--server-side", "-f", crds)
         try:
-            model = self.start("ec2", "sandbox", "ec2", "--cluster-version", "1.34", read=True)
+            where = ("--region", self._region, "--cluster-version", self._cluster_version)
+            model = self.start("ec2", "sandbox", "ec2", *where, read=True)
             assert model.stdout is not None
             self.endpoint = model.stdout.readline().strip().partition("=")[2]
             kubeconfig = str(self.plane.kubeconfig)
@@ -95,7 +115,7 @@ class Product:
             **os.environ,
             "KUBECONFIG": str(self.plane.kubeconfig),
             "AWS_ENDPOINT_URL": self.endpoint,
-            "AWS_REGION": "us-west-2",
+            "AWS_REGION": self._region,
             "AWS_ACCESS_KEY_ID": "model",
             "AWS_SECRET_ACCESS_KEY": "model",
         }
@@ -106,16 +126,28 @@ class Product:
         program.send_signal(signal.SIGKILL)
         program.wait(10)
 
+    def process(self, name: str = "controller") -> subprocess.Popen[str]:
+        """A program that was started."""
+        return self._programs[name]
+
+    def end(self, name: str) -> float:
+        """Ask one program to end and give the seconds that it took."""
+        program = self._programs.pop(name)
+        asked = time.monotonic()
+        program.terminate()
+        assert program.wait(30) == 0
+        return time.monotonic() - asked
+
     def stop(self) -> None:
         """Ask every program to end, in the reverse order, and see that it does."""
         for program in reversed(self._programs.values()):
             program.terminate()
         for name, program in reversed(self._programs.items()):
             with contextlib.suppress(subprocess.TimeoutExpired):
-                program.wait(10)
+                program.wait(20)
             if program.poll() is None:
                 program.kill()
-                raise AssertionError(f"{name} did not end within 10 s")
+                raise AssertionError(f"{name} did not end within 20 s")
             if program.stdout is not None:
                 program.stdout.close()
         self._programs.clear()
@@ -146,22 +178,26 @@ class Product:
         conditions = found.get("status", {}).get("conditions", [])
         return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
-    def instances(self) -> list[dict[str, Any]]:
-        """The instances of the account that are not gone, as boto3 has them."""
+    def aws(self, service: str = "ec2") -> Any:
+        """A client of the model, as boto3 has it; the caller closes it."""
         import boto3  # noqa: PLC0415 - the model's own library, not needed to start it
 
-        client = boto3.client(
-            "ec2",
+        return boto3.client(
+            service,
             endpoint_url=self.endpoint,
-            region_name="us-west-2",
+            region_name=self._region,
             aws_access_key_id="model",
             aws_secret_access_key="model",
         )
-        pages = client.get_paginator("describe_instances").paginate()
-        return [
-            instance
-            for page in pages
-            for reservation in page["Reservations"]
-            for instance in reservation["Instances"]
-            if instance["State"]["Name"] not in {"terminated", "shutting-down"}
-        ]
+
+    def instances(self) -> list[dict[str, Any]]:
+        """The instances of the account that are not gone, as boto3 has them."""
+        with contextlib.closing(self.aws()) as client:
+            pages = client.get_paginator("describe_instances").paginate()
+            return [
+                instance
+                for page in pages
+                for reservation in page["Reservations"]
+                for instance in reservation["Instances"]
+                if instance["State"]["Name"] not in {"terminated", "shutting-down"}
+            ]

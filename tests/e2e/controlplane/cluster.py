@@ -20,7 +20,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -30,8 +30,9 @@ from tests.e2e.controlplane.binaries import Binaries, find_binaries
 from tests.e2e.controlplane.certificates import Authority, KeyPair, make_signing_key, write_private
 from tests.e2e.controlplane.components import Layout
 from tests.e2e.controlplane.connection import Connection, Reply
-from tests.e2e.controlplane.errors import ControlPlaneError, KubectlFailedError
+from tests.e2e.controlplane.errors import ControlPlaneError
 from tests.e2e.controlplane.kubeconfig import make_kubeconfig
+from tests.e2e.controlplane.kubectl import Kubectl
 from tests.e2e.controlplane.processes import ChildProcess, ProcessGroup
 from tests.e2e.controlplane.startup import Part, Startup, succeeds
 
@@ -148,43 +149,41 @@ class ControlPlane:
         """The components by name."""
         return {each.name: each for each in self._group.children} if self._group else {}
 
+    def crash(self, *names: str) -> None:
+        """End components as kill -9 does; what etcd stored stays, and so do their addresses."""
+        for name in names:
+            self.processes[name].kill()
+
+    def revive(self, *names: str, timeout_s: float = 60.0) -> None:
+        """Start components that ended, in the order given, and return when the API server is ready again.
+
+        Raises:
+            ComponentFailedError: one ended again, or the API server is not ready in time.
+        """
+        if self._group is None:
+            raise _not_started()
+        for name in names:
+            self._group.start(name, self.processes[name].argv)
+        startup = Startup(self._group, self.ca_file, timeout_s=timeout_s, pick_port=self._pick_port)
+        startup.wait_until(
+            lambda: succeeds(self._up(), "/readyz"), self.processes["kube-apiserver"], "it was ready again"
+        )
+
     def kubectl(
         self,
         *arguments: str | Path,
         input: str | None = None,  # noqa: A002 - as subprocess.run names it
         check: bool = True,
         timeout_s: float = 60.0,
+        environ: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Run kubectl as the admin, apart from the user's own kubectl settings and cache.
 
         Raises:
             KubectlFailedError: it took too long, or ``check`` is set and the exit code is not 0.
         """
-        command = " ".join(["kubectl", *map(str, arguments)])
-        environ = {
-            **os.environ,
-            "KUBECONFIG": str(self.kubeconfig),
-            "KUBECACHEDIR": str(self._files().kubectl_cache),
-            "KUBECTL_KUBERC": "false",
-        }
-        try:
-            result = subprocess.run(
-                [self._binaries.path("kubectl"), *arguments],
-                input=input,
-                stdin=subprocess.DEVNULL if input is None else None,
-                capture_output=True,
-                text=True,
-                check=False,
-                env=environ,
-                timeout=timeout_s,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise KubectlFailedError(f"`{command}` took longer than {timeout_s:g} s") from error
-        if check and result.returncode != 0:
-            raise KubectlFailedError(
-                f"`{command}` ended with exit code {result.returncode}:\n{result.stderr or result.stdout}"
-            )
-        return result
+        own = Kubectl(self._binaries.path("kubectl"), self.kubeconfig, self._files().kubectl_cache)
+        return own.run(*arguments, input=input, check=check, timeout_s=timeout_s, environ=environ)
 
     def request(
         self,

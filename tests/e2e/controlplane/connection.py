@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small HTTPS requests to a component, for readiness and for tests that look at the bare API.
+"""Small HTTP requests to a component, for readiness and for tests that look at the bare API.
 
 An answer of any status is a value (`Reply`), because tests ask for refusals as often as for success; only a
 server that cannot be reached, or that another authority vouches for, is an error. Proxies of the
@@ -37,19 +37,19 @@ class Reply:
 
 
 class Connection:
-    """A server, whom to trust about it, and who we are; each request is a connection of its own."""
+    """A server, whom to trust about it if it speaks TLS, and who we are; each request is a connection of its own."""
 
     def __init__(
         self,
         url: str,
-        ca_file: Path,
+        ca_file: Path | None,
         *,
         client_files: tuple[Path, Path] | None = None,
         token: str = "",
     ) -> None:
         self.url = url
         self._token = token
-        context = ssl.create_default_context(cafile=str(ca_file))
+        context = ssl.create_default_context(cafile=str(ca_file) if ca_file else None)
         if client_files is not None:
             context.load_cert_chain(*client_files)
         self._opener = urllib.request.build_opener(
@@ -79,7 +79,7 @@ class Connection:
         Raises:
             OSError: the server cannot be reached or trusted.
         """
-        request = urllib.request.Request(  # noqa: S310 - the URL is ours and begins with https
+        request = urllib.request.Request(  # noqa: S310 - the URL is ours
             self.url + path,
             method=method,
             data=None if body is None else json.dumps(body).encode(),

@@ -34,9 +34,16 @@ _GUARD = "trap '' HUP INT TERM; read _; kill -KILL 0"
 class ChildProcess:
     """One running program and its log file; made by `ProcessGroup.start`."""
 
-    def __init__(self, name: str, process: subprocess.Popen[bytes], log_file: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        process: subprocess.Popen[bytes],
+        log_file: Path,
+        argv: Sequence[str | Path] = (),
+    ) -> None:
         self.name = name
         self.log_file = log_file
+        self.argv = tuple(argv)
         self._process = process
 
     @property
@@ -78,6 +85,11 @@ class ChildProcess:
                 self._process.wait(grace_s)
             except subprocess.TimeoutExpired:
                 self._process.kill()
+        self._process.wait()
+
+    def kill(self) -> None:
+        """End the program without a chance to tidy up, and reap it."""
+        self._process.kill()
         self._process.wait()
 
 
@@ -128,7 +140,7 @@ class ProcessGroup:
                 cwd=directory,
                 process_group=self.group_id,
             )
-        child = ChildProcess(name, process, log_file)
+        child = ChildProcess(name, process, log_file, argv)
         self._children.append(child)
         return child
 
