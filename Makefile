@@ -11,7 +11,7 @@ AUDIT_READY := $(AUDIT_VENV)/.ready
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-e2e lint types coverage format crds bench docs wheel sbom audit image changelog lock clean
+.PHONY: help demo test test-fast test-e2e lint types coverage format crds reference bench docs wheel sbom audit image changelog lock clean
 
 help:  ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ bench: $(READY)  ## Measure, beside the Go scheduler where Go is there; the last
 	$(BIN)/python -m benchmarks.launch_claims
 	$(BIN)/python -m benchmarks.interruptions
 	$(BIN)/python -m benchmarks.peers
+
+reference: $(READY)  ## Write the reference pages anew from the code.
+	$(BIN)/python -m tools.reference
 
 docs: $(DOCS_READY)  ## Build the documentation into site/; warnings are errors.
 	@NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict --quiet
