@@ -32,9 +32,10 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "crds": ("karpenter.cli.crds", "Print the definitions of our kinds, for kubectl."),
     "install": ("karpenter.cli.install", "Prepare an EKS cluster and its AWS account."),
     "uninstall": ("karpenter.cli.uninstall", "Take back what an installation made."),
+    "migrate": ("karpenter.cli.migrate", "Come from node groups, or from the Go Karpenter."),
     "convert": ("karpenter.cli.convert", "Rewrite manifests of old Karpenter versions as v1."),
     "solve": ("karpenter.cli.solve", "Decide which nodes the pods of a problem file get."),
-    "sandbox": ("karpenter.cli.sandbox", "Stand-ins for AWS and for kubelets, on this machine."),
+    "sandbox": ("karpenter.cli.sandbox", "A cluster with its AWS account on this machine, to try things in."),
     "demo": ("karpenter.cli.demo", "Show the product at work, without a cluster or an AWS account."),
 }
 

@@ -248,3 +248,17 @@ def test_what_is_written_down_names_what_would_be_made(bare: Model, form: str) -
     assert "TerminateInstances" in text
     assert read
     assert _account_state(bare)["queues"] == []
+
+
+def test_node_groups_are_covered_by_a_command_that_changes_nothing(bare: Model) -> None:
+    done = CliRunner().invoke(karpenter, ["migrate", "nodegroups", "--cluster-name", _CLUSTER])
+
+    assert done.exit_code == 0
+    assert "kind: NodePool" in done.stdout
+    assert "- m5.large" in done.stdout
+    assert "us-west-2a" in done.stdout
+    assert bare.see("calls?mutating=1")["calls"] == []
+    none = CliRunner().invoke(
+        karpenter, ["migrate", "nodegroups", "--cluster-name", _CLUSTER, "--skip", "system"]
+    )
+    assert "no managed node groups but those left out" in none.stderr

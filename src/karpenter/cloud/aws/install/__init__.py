@@ -8,6 +8,7 @@
 ``roles``, ...    one kind of piece each: ``roles``, ``queues``, ``tagging``, ``entrance``
 ``steps``         compares all pieces with what there is, and carries out what is missing
 ``awsauth``       the entry of the node role in the aws-auth ConfigMap, as text
+``nodegroups``    NodePools that cover managed node groups
 ``emitting``      the same pieces as CloudFormation, Terraform or plain commands
 ================  ==========================================================================================
 
