@@ -12,9 +12,11 @@ from karpenter.api.base import EMPTY, Frozen, Resources
 from karpenter.api.crds.shapes import conditions
 from karpenter.api.crds.vocabulary import Rule, Schema
 from karpenter.api.meta import Condition, ObjectMeta
+from karpenter.api.nodepool import BUDGET_DURATION
 
 __all__ = [
     "ACTIVE_CAPACITY",
+    "BufferSchedule",
     "CapacityBuffer",
     "CapacityBufferSpec",
     "CapacityBufferStatus",
@@ -39,12 +41,31 @@ class ScalableRef(Frozen):
     name: Annotated[str, Schema("Name of the workload.", min_length=1)]
 
 
+class BufferSchedule(Frozen):
+    """More room at certain hours."""
+
+    schedule: Annotated[
+        str,
+        Schema(
+            "When the room is needed from, as a cron expression of five fields.", min_length=1, max_length=256
+        ),
+    ]
+    duration: Annotated[
+        str,
+        Schema("How long it is needed, such as 8h.", pattern=BUDGET_DURATION),
+    ]
+    time_zone: Annotated[
+        str, Schema("The time zone of the schedule, by its IANA name; absent means UTC.", max_length=64)
+    ] = ""
+    replicas: Annotated[int, Schema("For how many pods room is kept meanwhile.", format="int32", minimum=0)]
+
+
 class CapacityBufferSpec(Frozen):
     """For which pods room is kept, and for how many."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            "!has(self.podTemplateRef) || has(self.replicas) || has(self.limits)",
+            "!has(self.podTemplateRef) || has(self.replicas) || has(self.limits) || has(self.schedules)",
             "If podTemplateRef is set, replicas or limits must also be set",
         ),
         Rule(
@@ -69,6 +90,10 @@ class CapacityBufferSpec(Frozen):
         int | None, Schema("For how many percent of the workload's replicas.", format="int32", minimum=0)
     ] = None
     limits: Annotated[Resources, Schema("What the room may add up to.")] = EMPTY
+    schedules: Annotated[
+        tuple[BufferSchedule, ...],
+        Schema("More room at certain hours; the largest of all that apply counts.", max_items=32),
+    ] = ()
 
 
 class CapacityBufferStatus(Frozen):

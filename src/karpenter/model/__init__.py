@@ -43,6 +43,7 @@ from karpenter.model.pods import (
     is_reschedulable,
     is_terminal,
     is_terminating,
+    stands_for_buffer,
 )
 from karpenter.model.pools import Pool, in_order, pool_view
 from karpenter.model.ports import NO_PORTS, HostPort, HostPorts, PortConflict, host_ports
@@ -179,6 +180,7 @@ __all__ = [
     "pool_view",
     "same_taint",
     "select_namespaces",
+    "stands_for_buffer",
     "term_matches",
     "tolerates",
     "tolerates_all",

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from karpenter.api.core import Pod
-from karpenter.api.labels import DO_NOT_DISRUPT, POD_DELETION_COST
+from karpenter.api.labels import CAPACITY_BUFFER_FAKE_POD, DO_NOT_DISRUPT, POD_DELETION_COST
 from karpenter.kit.durations import DurationError, parse_duration
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "is_reschedulable",
     "is_terminal",
     "is_terminating",
+    "stands_for_buffer",
 ]
 
 _MIRROR: Final = "kubernetes.io/config.mirror"
@@ -81,6 +82,11 @@ def is_terminating(pod: Pod) -> bool:
 def is_daemon(pod: Pod) -> bool:
     """Tells whether the pod belongs to a DaemonSet."""
     return _is_owned_by(pod, "apps/v1", "DaemonSet")
+
+
+def stands_for_buffer(pod: Pod) -> bool:
+    """Tells whether a pod stands for a capacity buffer and does not exist."""
+    return CAPACITY_BUFFER_FAKE_POD in pod.metadata.annotations
 
 
 def is_mirror(pod: Pod) -> bool:

@@ -230,4 +230,9 @@ class Metrics:
         self.api_requests = self._gauge(
             "kube_requests", "Requests sent to the API server.", ("verb", "resource")
         )
+        self.buffer_cost = self._gauge(
+            "capacitybuffers_cost_dollars_per_hour",
+            "What the room of a capacity buffer costs: the share of its pods in the nodes that hold them.",
+            ("namespace", "capacitybuffer"),
+        )
         self.is_leader = self._gauge("leader", "1 while this replica leads.")

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from karpenter.api.core import Pod
 from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.cloud.protocol import CloudProvider
 from karpenter.consolidation import Settings as Choices
@@ -88,6 +89,7 @@ def removing(
     provisioner: Provisioner,
     market: Market,
     is_backing_off: Callable[[str], bool],
+    virtual: Callable[[], tuple[Pod, ...]] = tuple,
 ) -> Mapping[str, Callable[[], Awaitable[None]]]:
     """Gives the controllers that take nodes away or keep their number, by name."""
     settings = parts.settings
@@ -123,6 +125,7 @@ def removing(
         decisions=parts.decisions,
         metrics=parts.metrics,
         clock=parts.clock,
+        virtual=virtual,
         settings=DisruptionSettings(
             choices=choices(settings),
             gather_s=settings.disruption_gather_duration,

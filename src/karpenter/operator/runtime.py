@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
+from karpenter.controllers.buffers import Buffers
 from karpenter.controllers.consistency import Consistency
 from karpenter.controllers.daemons import DaemonHints
 from karpenter.controllers.expiration import Expiration
@@ -182,9 +183,15 @@ class Operator:
         market = Market(
             parts.cluster, provider, is_backing_off=breaker.is_backing_off, adjust=overlays.adjust
         )
+        buffers = (
+            Buffers(client=parts.client, metrics=parts.metrics, clock=parts.clock)
+            if settings.feature_gates.capacity_buffer
+            else None
+        )
         provisioner = Provisioner(
             **told,  # type: ignore[arg-type]
             market=market,
+            room=buffers,
             solver=solve,
             settings=ProvisionerSettings(
                 batch_idle_s=settings.batch_idle_duration,
@@ -200,6 +207,9 @@ class Operator:
             ),
             order_lasts_s=settings.registration_timeout,
         )
+        if buffers is not None:
+            buffers.on_change(provisioner.look)
+            buffers.on_change(parts.cluster.stamp.bump)
         lifecycle = Lifecycle(
             **told,  # type: ignore[arg-type]
             cloud=provider,
@@ -257,7 +267,15 @@ class Operator:
             "nodeclaim.expiration": expiration.run,
             "nodeclaim.garbagecollection": garbage.run,
             **({"nodeoverlay.controller": overlays.run} if settings.feature_gates.node_overlay else {}),
-            **removing(parts, provider, provisioner, market, breaker.is_backing_off),
+            **({"capacitybuffer": buffers.run} if buffers is not None else {}),
+            **removing(
+                parts,
+                provider,
+                provisioner,
+                market,
+                breaker.is_backing_off,
+                virtual=buffers.pods if buffers is not None else tuple,
+            ),
             **cloud.tasks,
         }
 

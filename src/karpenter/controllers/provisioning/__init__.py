@@ -9,6 +9,7 @@
 ``sharing``       lets planned nodes ask for the same, so that they share launches
 ``nominating``    tells the scheduler where planned pods go
 ``following``     whether it does as planned
+``foreseeing``    which plan is cheapest if it does not
 ================  ==========================================================================================
 """
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from karpenter.api.core import Pod
-from karpenter.observe import Metrics
+from karpenter.observe import Metrics, get_log
 from karpenter.state import Cluster
 
 __all__ = ["Follower"]
@@ -27,6 +27,7 @@ class Follower:
         self._cluster = cluster
         self._metrics = metrics
         self._planned: dict[str, str] = {}
+        self._log = get_log("provisioner")
         self._latest: deque[bool] = deque(maxlen=_REMEMBERED)
 
     def planned(self, pods: Iterable[Pod], member: str) -> None:
@@ -48,6 +49,14 @@ class Follower:
         claim = member.claim if member is not None else None
         is_followed = wanted in {pod.spec.node_name, claim.metadata.name if claim is not None else ""}
         self._latest.append(is_followed)
+        if not is_followed:
+            self._log.debug(
+                "planned pod was bound elsewhere",
+                Pod={"namespace": pod.metadata.namespace, "name": pod.metadata.name},
+                planned=wanted,
+                Node={"name": pod.spec.node_name},
+                nominated=pod.status.nominated_node_name,
+            )
         self._metrics.placements.labels("planned" if is_followed else "elsewhere").inc()
 
     def gone(self, pod: Pod) -> None:

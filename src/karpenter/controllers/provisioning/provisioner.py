@@ -13,12 +13,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from functools import partial
+from typing import Final, Protocol
 
 from karpenter.api.core import Node, Pod
 from karpenter.api.labels import INITIALIZED
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.controllers.provisioning.following import Follower
+from karpenter.controllers.provisioning.foreseeing import foreseen
 from karpenter.controllers.provisioning.market import Market
 from karpenter.controllers.provisioning.nominating import Nominator
 from karpenter.controllers.provisioning.orders import Orders
@@ -33,6 +35,7 @@ from karpenter.kit.batching import BatchWindow
 from karpenter.kit.clock import Clock
 from karpenter.kube import Change, Client, Recorder, Subject
 from karpenter.kube.kinds import PODS
+from karpenter.model.pods import stands_for_buffer
 from karpenter.model.snapshot import Snapshot
 from karpenter.observe import DecisionKind, DecisionLog, Metrics, get_log
 from karpenter.scheduling import NewNode, Plan, Rejection, SolveOptions
@@ -48,6 +51,8 @@ _FAILED_QUIET_S: Final = 300.0
 _CREATED_AT_ONCE: Final = 50
 # A plan for so many pods is as cheap a pod as one for more, and what it leaves free the next one fills.
 _ENOUGH_PODS: Final = 500
+# Below this, the scheduler (or another one) does not heed nominations, and plans must allow for it.
+_FOLLOWED_SHARE: Final = 0.5
 _NEWS_IDLE_S: Final = 0.05
 _NEWS_MAX_S: Final = 0.5
 _EVERYBODY: Final = ""
@@ -71,6 +76,18 @@ class ProvisionerSettings:
         return max(2 * self.batch_max_s, 10.0)
 
 
+class Room(Protocol):
+    """Who keeps room for pods that do not exist yet."""
+
+    def pods(self) -> tuple[Pod, ...]:
+        """Gives the pods that stand for them: they take part in decisions and are never told anything."""
+        ...
+
+    def placed(self, snapshot: Snapshot, plan: Plan) -> None:
+        """Is told where a plan has room for them."""
+        ...
+
+
 class Provisioner:
     """Serves pending pods; ``run`` must be kept running by a supervisor."""
 
@@ -87,7 +104,9 @@ class Provisioner:
         clock: Clock,
         settings: ProvisionerSettings,
         order_lasts_s: float = 900.0,
+        room: Room | None = None,
     ) -> None:
+        self._room = room
         self._cluster = cluster
         self._market = market
         self._solver = solver
@@ -127,22 +146,29 @@ class Provisioner:
 
     async def provision(self) -> Plan:
         """Decides for everything that waits now, and orders what is needed."""
-        pods = self.waiting()
+        waiting = self.waiting()
+        pods = (*waiting, *(self._room.pods() if self._room is not None else ()))
         if not pods:
             self._last_found = frozenset()
             return Plan()
-        found = frozenset(pod.metadata.uid for pod in pods)
-        if found != self._last_found:
-            self._log.info("found provisionable pod(s)", pods=_some(pods), count=len(pods))
+        found = frozenset(pod.metadata.uid for pod in waiting)
+        if found and found != self._last_found:
+            self._log.info("found provisionable pod(s)", pods=_some(waiting), count=len(waiting))
         self._last_found = found
         snapshot = self._cluster.snapshot(await self._market.catalogues())
         plan = await self._solve(snapshot, pods)
+        if self._room is not None:
+            self._room.placed(snapshot, plan)
         self._report(plan)
         ordered = await self._order(plan)
         self._promise(plan, ordered)
         self._refuse(plan.rejections)
         self._news.trigger(_EVERYBODY)
         return plan
+
+    def look(self) -> None:
+        """Decides anew soon, though no pod has changed."""
+        self._window.trigger("room")
 
     def waiting(self) -> tuple[Pod, ...]:
         """Gives the pods that need a place and have no promise of one."""
@@ -171,8 +197,9 @@ class Provisioner:
             expired=lambda: given_up.is_set() or self._clock.monotonic() > deadline,
         )
         self._metrics.queue_depth.labels("provisioner").set(len(pods))
+        solver = self._solver if self._is_followed() else partial(foreseen, self._solver)
         try:
-            plan = await asyncio.to_thread(self._solver, snapshot, pods, options)
+            plan = await asyncio.to_thread(solver, snapshot, pods, options)
         finally:
             # A thread cannot be cancelled, and the process waits for it to end.
             given_up.set()
@@ -182,6 +209,10 @@ class Provisioner:
             # Those that were left out come first in the next window, which opens at once.
             self._window.trigger("unfinished")
         return plan
+
+    def _is_followed(self) -> bool:
+        """Tells whether pods go where they are planned, so that a plan may be as tight as can be."""
+        return self._settings.nominate and self.follower.share >= _FOLLOWED_SHARE
 
     def _report(self, plan: Plan) -> None:
         self._metrics.planned_price.set(plan.price_per_hour)
@@ -242,7 +273,8 @@ class Provisioner:
             name = claim.metadata.name
             self._tell(plan.new_nodes[position].pods, name, f"nodeclaim/{name}", self._order_lasts_s)
 
-    def _tell(self, pods: Iterable[Pod], key: str, place: str, lasts_s: float) -> None:
+    def _tell(self, planned: Iterable[Pod], key: str, place: str, lasts_s: float) -> None:
+        pods = [pod for pod in planned if not stands_for_buffer(pod)]
         self._cluster.nominations.promise((pod.metadata.uid for pod in pods), key, lasts_s)
         self.follower.planned(pods, key)
         for pod in pods:
@@ -252,7 +284,7 @@ class Provisioner:
         for rejection in rejections:
             told = False
             for pod in rejection.pods:
-                if wants_none_of_ours(pod):
+                if wants_none_of_ours(pod) or stands_for_buffer(pod):
                     continue
                 told |= self._recorder.tell(
                     Subject.of(PODS, pod),
@@ -282,6 +314,9 @@ class Provisioner:
             await self._clock.sleep(_LOOK_AGAIN_S)
             for pod in self.waiting():
                 self._window.trigger(pod.metadata.uid)
+            if self._room is not None and self._room.pods():
+                # Real pods may have taken the room, or a pool may have become ready.
+                self.look()
             self._news.trigger(_EVERYBODY)
 
     async def _keep_nominated(self) -> None:

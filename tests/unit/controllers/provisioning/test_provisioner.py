@@ -485,3 +485,34 @@ async def test_a_solve_is_given_up_when_its_controller_is_stopped() -> None:
     await asyncio.gather(task, return_exceptions=True)
 
     assert await asyncio.to_thread(ended.wait, 5)
+
+
+class Standing:
+    """Keeps room for one pod that does not exist."""
+
+    def __init__(self) -> None:
+        self.plans: list[Plan] = []
+
+    def pods(self) -> tuple[Pod, ...]:
+        spare = pod("spare", cpu="1")
+        meta = msgspec.structs.replace(spare.metadata, annotations={names.CAPACITY_BUFFER_FAKE_POD: "true"})
+        return (msgspec.structs.replace(spare, metadata=meta),)
+
+    def placed(self, snapshot: Snapshot, plan: Plan) -> None:
+        del snapshot
+        self.plans.append(plan)
+
+
+async def test_room_for_pods_that_do_not_exist_is_ordered_and_nobody_is_told_of_them() -> None:
+    scene = Scene()
+    room = Standing()
+    scene.provisioner._room = room
+
+    first = await scene.provisioner.provision()
+    second = await scene.provisioner.provision()
+
+    assert len(first.new_nodes) == 1
+    assert not second.new_nodes
+    assert room.plans == [first, second]
+    assert not scene.cluster.nominations.member_of("uid-spare")
+    scene.provisioner.look()
