@@ -16,11 +16,11 @@ from karpenter.consolidation.ground import Ground, Site
 from karpenter.consolidation.launches import price_of
 from karpenter.consolidation.payback import minimum_saving
 from karpenter.consolidation.search import search
-from karpenter.consolidation.stand import Stand, Trial
+from karpenter.consolidation.stand import Stand, Trial, together
 from karpenter.consolidation.types import Rearrangement, Reason, Removable, World
 from karpenter.scheduling import NewNode
 
-__all__ = ["parts_of", "placed", "rearranged", "world_of"]
+__all__ = ["chunks_of", "parts_of", "placed", "rearranged", "world_of"]
 
 _HOUR_S = 3600.0
 # Disagreements beyond this are left for later: nodes are tried one by one too.
@@ -115,23 +115,30 @@ def parts_of(trial: Trial) -> list[Trial]:
     Nodes whose pods share a launch go together; any other node goes alone. Room that one part leaves is never needed
     by another, for all of them were placed at once.
     """
-    together = {name: name for name in trial.remove}
+    leaders = {name: name for name in trial.remove}
 
     def root(name: str) -> str:
-        while together[name] != name:
-            name = together[name]
+        while leaders[name] != name:
+            name = leaders[name]
         return name
 
     first: dict[int, str] = {}
     for each in trial.placed:
         if each.launch >= 0:
             known = first.setdefault(each.launch, each.source)
-            together[root(each.source)] = root(known)
+            leaders[root(each.source)] = root(known)
     groups: dict[str, list[str]] = {}
     for name in trial.remove:
         groups.setdefault(root(name), []).append(name)
     parts = [_part(trial, frozenset(names)) for names in groups.values()]
     return sorted(parts, key=lambda part: bool(part.launch))
+
+
+def chunks_of(parts: list[Trial], most: int) -> list[Trial]:
+    """Return parts put together so that there are at most so many, in order."""
+    size = max(1, -(-len(parts) // max(1, most)))
+    groups = [parts[start : start + size] for start in range(0, len(parts), size)]
+    return [together(group) for group in groups[:most]]
 
 
 def _part(trial: Trial, names: frozenset[str]) -> Trial:

@@ -26,11 +26,11 @@ from karpenter.model.pools import Pool
 from karpenter.model.requirements import Requirement
 from karpenter.model.resources import NO_RESOURCES, Resources
 from karpenter.model.snapshot import NodeView, Snapshot
-from karpenter.model.topology import topology_rules
+from karpenter.model.topology import CountGroup, topology_rules
 from karpenter.scheduling import NewNode, Plan, SolveOptions, solve
 from karpenter.scheduling.plan import pod_name
 
-__all__ = ["Placed", "Stand", "Trial", "prepare"]
+__all__ = ["Placed", "Stand", "Trial", "bound", "phantoms", "prepare", "together"]
 
 # A peak far above this is no reason to hold room for ever more pods that are not there.
 _MOST_GHOSTS = 1000
@@ -164,14 +164,18 @@ class Stand:
     def _fitted(self, launch: NewNode, pods: list[Pod]) -> NewNode:
         """Return a launch as what the solver would buy for just these pods, where and how the launch is bought.
 
-        Zone and capacity type stay as they were when the whole was tried, for other pods may count on them.
+        Zone, capacity type, and whatever else pods are counted by stay as they were when the whole was tried.
         """
-        offering = launch.chosen
-        fixed = (
-            Requirement.of(ZONE, "In", (offering.zone,)),
-            Requirement.of(CAPACITY_TYPE, "In", (offering.capacity_type,)),
-            *(Requirement.of(key, "In", (value,)) for key, value in launch.labels.items()),
-        )
+        labels = _labels(launch, "")
+        keys = {ZONE, CAPACITY_TYPE, *launch.labels}
+        keys.update(group.key for census in self.snapshot.censuses() for group in census.groups_apart())
+        for pod in pods:
+            rules = topology_rules(pod)
+            keys.update(spread.group.key for spread in rules.spreads)
+            keys.update(rule.group.key for rule in rules.affinities)
+        fixed = [
+            Requirement.of(key, "In", (labels[key],)) for key in sorted(keys - {HOSTNAME}) if key in labels
+        ]
         pools = tuple(
             replace(pool, requirements=pool.requirements.plus(*fixed))
             for pool in self.snapshot.pools
@@ -186,14 +190,14 @@ class Stand:
         """Return the cluster once a trial has been carried out, with what is really bought for it."""
         # What is bought for these pods has no name yet, so nobody else can be sent there.
         fresh = self._stocked(launch).closing({self._name(number) for number in range(len(launch))})
-        bound = [(each, _bound(each.pod, each.target or self._name(each.launch))) for each in trial.placed]
+        arrived = [(each, bound(each.pod, each.target or self._name(each.launch))) for each in trial.placed]
         shadows = {name: pods for name, pods in self.shadows.items() if name not in trial.remove}
-        for each, pod in bound:
+        for each, pod in arrived:
             if each.is_shadow:
                 shadows[pod.spec.node_name] = (*shadows.get(pod.spec.node_name, ()), pod)
         return replace(
             fresh,
-            snapshot=fresh.snapshot.without(trial.remove).plus(pod for _, pod in bound),
+            snapshot=fresh.snapshot.without(trial.remove).plus(pod for _, pod in arrived),
             homes={name: pods for name, pods in self.homes.items() if name not in trial.remove},
             shadows=shadows,
         )
@@ -223,22 +227,47 @@ class Stand:
         snapshot = replace(self.snapshot, nodes=nodes)
         return replace(self, snapshot=snapshot, shadows=shadows, ghosts=frozenset())
 
-    def is_plain(self, trial: Trial) -> bool:
-        """Tell whether no pod of a trial, and none that stands, says anything about pods on other nodes."""
-        standing = (group for census in self.snapshot.censuses() for group in census.groups_apart())
-        if any(group.key != HOSTNAME for group in standing):
-            return False
-        for each in trial.placed:
-            rules = topology_rules(each.pod)
-            if any(spread.group.key != HOSTNAME for spread in rules.spreads):
-                return False
-            if any(rule.group.key != HOSTNAME or not rule.anti for rule in rules.affinities):
-                return False
-        return True
+    def parted(self, trials: Iterable[Trial]) -> tuple[list[Trial], list[Trial]]:
+        """Return the trials whose placement holds by itself, and those where it may depend on other nodes.
+
+        It does where pods mind pods on other nodes or standing pods mind them, and where they have wishes, which may
+        be out of reach only because of what else has gone.
+        """
+        standing = [
+            group
+            for census in self.snapshot.censuses()
+            for group in census.groups_apart()
+            if group.key != HOSTNAME
+        ]
+        discouraging = any(
+            taint.effect == "PreferNoSchedule" for node in self.snapshot.nodes for taint in node.taints
+        )
+        plain: list[Trial] = []
+        special: list[Trial] = []
+        for trial in trials:
+            minds = discouraging or any(self._minds_others(each.pod, standing) for each in trial.placed)
+            (special if minds else plain).append(trial)
+        return plain, special
+
+    def _minds_others(self, pod: Pod, standing: Iterable[CountGroup]) -> bool:
+        affinity = pod.spec.affinity
+        if affinity is not None and affinity.node_affinity is not None and affinity.node_affinity.preferred:
+            return True
+        rules = topology_rules(pod)
+        if any(spread.group.key != HOSTNAME or not spread.hard for spread in rules.spreads):
+            return True
+        if any(
+            rule.group.key != HOSTNAME or not rule.anti or rule.weight is not None
+            for rule in rules.affinities
+        ):
+            return True
+        namespace, labels = pod.metadata.namespace, pod.metadata.labels
+        around = self.snapshot.namespaces.get(namespace, EMPTY)
+        return any(group.counts(namespace, labels, around) for group in standing)
 
     def guests(self) -> Iterator[Pod]:
         """Yield the shadows as they were before they got their room."""
-        return (_bound(pod, "") for pods in self.shadows.values() for pod in pods)
+        return (bound(pod, "") for pods in self.shadows.values() for pod in pods)
 
     def _displaced(self, names: Iterable[str]) -> Iterator[Placed]:
         for name in names:
@@ -290,6 +319,21 @@ class Stand:
         return Trial((), problem=VerdictKind.PEAK, words=text, blamed=blamed)
 
 
+def together(trials: Iterable[Trial]) -> Trial:
+    """Return trials as one."""
+    remove: list[str] = []
+    launch: list[NewNode] = []
+    placed: list[Placed] = []
+    for trial in trials:
+        before = len(launch)
+        remove += trial.remove
+        launch += trial.launch
+        placed += (
+            replace(each, launch=each.launch + before) if each.launch >= 0 else each for each in trial.placed
+        )
+    return Trial(tuple(remove), tuple(launch), tuple(placed))
+
+
 def _trial(gone: tuple[str, ...], launch: Sequence[NewNode], placed: list[Placed]) -> Trial:
     """Return a trial that worked; each launch is for the pods that are really there."""
     placed.sort(key=lambda each: (pod_name(each.pod), each.pod.metadata.uid))
@@ -321,9 +365,9 @@ def prepare(
     """
     here = {pod.metadata.uid for node in snapshot.nodes for pod in node.pods}
     settled = _settle(snapshot, [pod for pod in waiting if pod.metadata.uid not in here], options)
-    phantoms = _phantoms(snapshot, ghosts)
+    missing = phantoms(snapshot, ghosts)
     # Nothing is bought for a ghost: it stands where there is room, or nowhere.
-    filled = _settle(_without_buying(settled), phantoms, options)
+    filled = _settle(_without_buying(settled), missing, options)
     shut = frozenset(closed)
     nodes = tuple(
         replace(node, allocatable=NO_RESOURCES) if node.name in shut else node for node in filled.nodes
@@ -338,7 +382,7 @@ def prepare(
             for node in nodes
             if (found := tuple(pod for pod in node.pods if pod.metadata.uid not in here))
         },
-        ghosts=frozenset(pod.metadata.uid for pod in phantoms),
+        ghosts=frozenset(pod.metadata.uid for pod in missing),
     )
 
 
@@ -347,10 +391,10 @@ def _settle(snapshot: Snapshot, pods: list[Pod], options: SolveOptions) -> Snaps
     if not pods:
         return snapshot
     plan = solve(snapshot, pods, options)
-    return snapshot.plus(_bound(pod, name) for name, found in plan.existing.items() for pod in found)
+    return snapshot.plus(bound(pod, name) for name, found in plan.existing.items() for pod in found)
 
 
-def _phantoms(snapshot: Snapshot, ghosts: Mapping[str, int]) -> list[Pod]:
+def phantoms(snapshot: Snapshot, ghosts: Mapping[str, int]) -> list[Pod]:
     """Make the missing replicas of workloads in the image of one that is there."""
     if not ghosts:
         return []
@@ -368,7 +412,7 @@ def _phantoms(snapshot: Snapshot, ghosts: Mapping[str, int]) -> list[Pod]:
                 name=f"{model.metadata.name}-ghost-{number}",
                 uid=f"{model.metadata.uid}-ghost-{number}",
             )
-            made.append(structs.replace(_bound(model, ""), metadata=metadata))
+            made.append(structs.replace(bound(model, ""), metadata=metadata))
     return made
 
 
@@ -378,15 +422,29 @@ def _without_buying(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, pools=pools)
 
 
-def _bound(pod: Pod, name: str) -> Pod:
+def bound(pod: Pod, name: str) -> Pod:
+    """Return a pod as it is once it is bound to a node."""
     return structs.replace(pod, spec=structs.replace(pod.spec, node_name=name))
 
 
 def _standing(launch: NewNode, name: str, taints: tuple[Taint, ...]) -> NodeView:
     position = lowest_bit(launch.usable)
+    return NodeView(
+        name=name,
+        labels=_labels(launch, name),
+        allocatable=Resources(launch.catalogue.type_at(position).allocatable),
+        taints=taints,
+        pool=launch.pool,
+        price_per_hour=launch.price_per_hour,
+    )
+
+
+def _labels(launch: NewNode, name: str) -> dict[str, str]:
+    """Return the labels of a node that becomes the chosen offering."""
+    position = lowest_bit(launch.usable)
     kind = launch.catalogue.type_at(position)
     offering = launch.catalogue.offerings[position]
-    labels = {
+    return {
         **kind.labels,
         **offering.labels,
         **launch.labels,
@@ -396,14 +454,6 @@ def _standing(launch: NewNode, name: str, taints: tuple[Taint, ...]) -> NodeView
         NODEPOOL: launch.pool,
         HOSTNAME: name,
     }
-    return NodeView(
-        name=name,
-        labels=labels,
-        allocatable=Resources(kind.allocatable),
-        taints=taints,
-        pool=launch.pool,
-        price_per_hour=offering.price_per_hour,
-    )
 
 
 def _charged(pool: Pool, launch: Iterable[NewNode]) -> Pool:

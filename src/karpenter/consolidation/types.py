@@ -185,7 +185,6 @@ class Settings:
             could hold its pods if that is less.
         validation_wait_s: How long a command waits before it is looked at again.
         tries: How many rearrangements the search may try.
-        most_pods_at_once: How many pods one command may move; None sets no bound.
         search: Whether many nodes may be exchanged for many; otherwise one after the other.
         solve: How placement is decided.
         stop: Asked now and then; once it says true, the best so far counts.
@@ -203,7 +202,6 @@ class Settings:
     spot_choices: int = 5
     validation_wait_s: float = 15.0
     tries: int = 400
-    most_pods_at_once: int | None = None
     search: bool = True
     solve: SolveOptions = field(default_factory=SolveOptions)
     stop: Callable[[], bool] = never

@@ -13,17 +13,17 @@ the search, it has the last word.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from typing import Final
 
 from karpenter.consolidation.ground import Ground, Site
 from karpenter.consolidation.launches import Unfit, narrowed, price_of
 from karpenter.consolidation.method import Finding, stage_of, stand_for
 from karpenter.consolidation.payback import Scales, terms_of
-from karpenter.consolidation.rearranging import rearranged
-from karpenter.consolidation.stand import Stand, Trial
+from karpenter.consolidation.rearranging import chunks_of, rearranged
+from karpenter.consolidation.stand import Stand, Trial, together
 from karpenter.consolidation.types import Policy, Reason, Stage, Verdict, VerdictKind
 from karpenter.consolidation.verdicts import dollars, held
+from karpenter.scheduling import NewNode
 
 __all__ = ["Judge", "find_underused", "ineligible", "quiet_stand"]
 
@@ -155,30 +155,30 @@ class _Attempt:
     def with_search(self, eligible: list[Site]) -> _Attempt:
         """Take what a search of the whole cluster finds, as far as each part pays, and then node by node."""
         parts = rearranged(self._ground, self._quota, self._stand, eligible)
-        for number, whole in enumerate(parts):
-            later = {name for each in parts[number + 1 :] for name in each.remove}
-            part = self._alone(whole, later)
-            sites = [self._ground.sites[name] for name in part.remove]
-            found = self._judge.judge(part, sites, may_buy=True)
-            if isinstance(found, Stage):
-                self._take(part, sites, found)
+        plain, special = self._stand.parted(parts)
+        self._stand = self._stand.after(*self._accepted(plain))
+        # Room is there for certain. But rules about other pods may count those of nodes that have not gone yet, so
+        # each part is looked at by itself, or several together where there are too many.
+        chunks = chunks_of(special, self._tries)
+        for number, chunk in enumerate(chunks):
+            later = {name for each in chunks[number + 1 :] for name in each.remove}
+            self._tries -= 1
+            trial = self._stand.closing(later).attempt_with(chunk.remove, chunk.launch)
+            self._stand = self._stand.after(*self._accepted([trial]))
         return self.one_by_one(eligible)
 
-    def _alone(self, part: Trial, later: Collection[str]) -> Trial:
-        """Return a part of a larger trial as it would be without the rest, which has not been carried out yet.
-
-        Room is there for certain. Rules about other pods may count those of nodes that have not gone yet.
-
-        Args:
-            part: The part.
-            later: Nodes that go afterwards, and so take no pods.
-        """
-        if self._stand.is_plain(part):
-            return part
-        if self._tries <= 0:
-            return replace(part, problem=VerdictKind.WAITS, words="there was no time to look at it by itself")
-        self._tries -= 1
-        return self._stand.closing(later).attempt_with(part.remove, part.launch)
+    def _accepted(self, trials: list[Trial]) -> tuple[Trial, tuple[NewNode, ...]]:
+        """Take the trials that pay, and return them as one, with what is really bought for them."""
+        taken: list[Trial] = []
+        launch: list[NewNode] = []
+        for trial in trials:
+            sites = [self._ground.sites[name] for name in trial.remove]
+            found = self._judge.judge(trial, sites, may_buy=True)
+            if isinstance(found, Stage):
+                self._take(trial, sites, found)
+                taken.append(trial)
+                launch += found.launch
+        return together(taken), tuple(launch)
 
     def one_by_one(self, eligible: list[Site]) -> _Attempt:
         """Take nodes whose pods have room elsewhere, and then nodes for which something cheaper can be bought."""
@@ -205,6 +205,7 @@ class _Attempt:
         found = self._judge.judge(trial, [site], may_buy=may_buy)
         if isinstance(found, Stage):
             self._take(trial, [site], found)
+            self._stand = self._stand.after(trial, found.launch)
         elif may_buy and self._stand.ghosts and self._would_go_without_ghosts(site):
             self.verdicts[site.name] = site.says(
                 VerdictKind.PEAK, "a workload that swings had more replicas a short while ago"
@@ -238,4 +239,3 @@ class _Attempt:
         self.stages.append(stage)
         self._receiving.update(each.target for each in trial.placed)
         self.gain += stage.saving_per_hour - terms_of(sites, self._ground).moving
-        self._stand = self._stand.after(trial, stage.launch)

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from karpenter.api.labels import POD_DELETION_COST
-from karpenter.consolidation import Reason, VerdictKind
+from karpenter.consolidation import Memory, Reason, VerdictKind
 from tests.strategies.clusters import node
 from tests.strategies.pods import daemon, daemon_on, pod
 from tests.unit.consolidation.world import M5_LARGE, NOW, Setting, budget, holding, pool, replica
@@ -169,3 +169,19 @@ def test_nodes_that_are_not_ours_are_never_taken() -> None:
     world = Setting((holding("a", pool=""),))
 
     assert world.blocked().verdicts == {}
+
+
+def test_an_empty_node_that_a_swinging_workload_will_want_again_stays_for_a_while() -> None:
+    memory = Memory()
+    for minutes, number in ((40, 12), (30, 2), (20, 12), (10, 5)):
+        memory = memory.counted({"default/ReplicaSet/inflate": number}, NOW - minutes * 60)
+    world = Setting((holding("a"), holding("b", 5)), memory=memory)
+
+    verdict = world.blocked().verdicts["a"]
+
+    assert verdict.kind is VerdictKind.PEAK
+    assert (
+        verdict.words
+        == "a stays: it is empty, but a workload that swings had more replicas a short while ago"
+    )
+    assert world.but(now=NOW + 3600).command().remove == ("a",)

@@ -18,7 +18,7 @@ from karpenter.consolidation.underuse import quiet_stand
 from karpenter.model.instancetypes import Offering
 from karpenter.scheduling import NewNode, Plan, solve
 from tests.strategies.clusters import node
-from tests.strategies.expressions import pod_term, spread, weighted
+from tests.strategies.expressions import expression, node_term, pod_term, preferred, spread, taint, weighted
 from tests.strategies.machines import instance_type, reserved
 from tests.strategies.pods import pod
 from tests.unit.consolidation.world import (
@@ -123,6 +123,9 @@ def test_pods_out_of_time_have_no_place() -> None:
         ({"topology_spread": (spread({"app": "x"}, HOSTNAME),)}, True),
         ({"anti_affinity": (pod_term({"app": "x"}, ZONE),)}, False),
         ({"affinity": (pod_term({"app": "inflate"}, HOSTNAME),)}, False),
+        ({"preferred_anti_affinity": (weighted(pod_term({"app": "x"}, HOSTNAME), 1),)}, False),
+        ({"topology_spread": (spread({"app": "x"}, HOSTNAME, soft=True),)}, False),
+        ({"preferred_node_affinity": (preferred(node_term(expression("a", "Exists")), 1),)}, False),
         ({"topology_spread": (spread({"app": "inflate"}, ZONE),)}, False),
     ],
 )
@@ -132,7 +135,28 @@ def test_rules_about_pods_on_other_nodes_make_a_trial_special(
     world = Setting((node("a", M5_LARGE, pods=(replica("p", "a", **constrained),)), holding("b", 1)))
     stand = stand_of(world)
 
-    assert stand.is_plain(stand.attempt(("a",))) is plain
+    ordinary, special = stand.parted([stand.attempt(("a",))])
+
+    assert (len(ordinary), len(special)) == ((1, 0) if plain else (0, 1))
+
+
+def test_a_standing_pod_that_keeps_others_out_of_its_zone_makes_a_trial_special() -> None:
+    loner = replica("loner", "c", of="loner", anti_affinity=(pod_term({"app": "inflate"}, ZONE),))
+    world = Setting((holding("a", 1), holding("b", 1), node("c", M5_LARGE, zone="us-east-1c", pods=(loner,))))
+    stand = stand_of(world)
+
+    _, special = stand.parted([stand.attempt(("a",))])
+
+    assert len(special) == 1
+
+
+def test_a_node_that_pods_would_rather_avoid_makes_every_trial_special() -> None:
+    slow = holding("b", 1, taints=(taint("slow", "yes", "PreferNoSchedule"),))
+    stand = stand_of(Setting((holding("a", 1), slow)))
+
+    _, special = stand.parted([stand.attempt(("a",))])
+
+    assert len(special) == 1
 
 
 def test_a_buffer_without_another_place_holds_its_node() -> None:

@@ -8,7 +8,7 @@ from karpenter.api.labels import POD_DELETION_COST
 from karpenter.consolidation import Memory, Reason, Settings, VerdictKind
 from karpenter.model.instancetypes import InstanceType, Offering
 from tests.strategies.clusters import node
-from tests.strategies.expressions import requirement, spread
+from tests.strategies.expressions import expression, node_term, preferred, requirement, spread
 from tests.strategies.machines import instance_type
 from tests.strategies.pods import pod
 from tests.unit.consolidation.world import (
@@ -382,3 +382,17 @@ def test_in_a_large_cluster_the_search_alone_decides_first() -> None:
 
     assert len(command.remove) == 10
     assert len({move.uid for stage in command.stages for move in stage.moves}) == 10
+
+
+def test_parts_whose_pods_have_wishes_are_looked_at_one_by_one() -> None:
+    here = preferred(node_term(expression("topology.kubernetes.io/zone", "In", "us-east-1a")))
+    names = [f"n{index}" for index in range(4)]
+    nodes = tuple(
+        node(name, M5_LARGE, zone="us-east-1a", pods=(replica(name, name, preferred_node_affinity=(here,)),))
+        for name in names
+    )
+
+    command = Setting(nodes, settings=Settings(eviction_price=0.001)).command()
+
+    assert len(command.remove) >= 3
+    assert {move.target for stage in command.stages for move in stage.moves}.isdisjoint(command.remove)

@@ -21,8 +21,6 @@ from karpenter.scheduling.packing.menu import holding
 
 __all__ = ["Shop", "worthless"]
 
-# So many answers are kept: the same pods are asked for again and again.
-_KEPT = 4096
 # The mixes of cpu and memory by which what pods cost at least is worked out, as the share of cpu.
 _MIXES = (0.0, 0.15, 0.3, 0.45, 0.6, 0.75, 0.9, 1.0)
 # A single node that costs no more than this beyond what pods cost at least is taken without further search.
@@ -46,6 +44,7 @@ class Shop:
         self._limited = any(source.limits for source in terrain.sources)
         self._places = tuple(terrain.resources.index(name) for name in ("cpu", "memory"))
         self._whole = [max(1, sum(node.free[i] for node in terrain.nodes)) for i in self._places]
+        # The same pods are asked for again and again.
         self._known: dict[tuple[tuple[int, int], ...], list[Purchase] | None] = {}
         self._rates: dict[int, list[float]] = {}
         self._best_rates: dict[tuple[int, int], list[float]] = {}
@@ -122,8 +121,6 @@ class Shop:
             return None
         key = tuple(sorted(contents.items()))
         if key not in self._known or self._limited:
-            if len(self._known) >= _KEPT:
-                self._known.clear()
             self._known[key] = self._buy(contents, self._limits(copy), least)
         return self._known[key]
 

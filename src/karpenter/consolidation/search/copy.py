@@ -11,13 +11,14 @@ The cost of the copy is what bought nodes cost less what removed nodes gain; tha
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from math import log2
 from operator import sub
 
 from karpenter.consolidation.search.fitting import Fits
 from karpenter.consolidation.search.hostrules import HostRules
 from karpenter.consolidation.search.terrain import Size, Terrain
-from karpenter.model.catalogue import bits, lowest_bit
+from karpenter.model.catalogue import bits
 
 __all__ = ["Bought", "Contents", "Copy", "Purchase", "together"]
 
@@ -254,27 +255,13 @@ class Copy:
 
     def _nearest(self, kind: int, candidates: int) -> int:
         """Return of some hosts with room the one whose free room is most like the pod, then the smallest."""
-        wanted = self._steps_of[kind]
-        near = 0
-        for step in self._nearest_steps[wanted]:
-            near = self._steps[step] & candidates
-            if near:
-                break
-        return self._smallest(near)
+        steps = self._nearest_steps[self._steps_of[kind]]
+        near = next(near for step in steps if (near := self._steps[step] & candidates))
+        return min(islice(bits(near), _LOOKS), key=self._free_size)
 
-    def _smallest(self, hosts: int) -> int:
-        best = lowest_bit(hosts)
+    def _free_size(self, host: int) -> float:
         first, second, scale = self._scales
-        least = self._free[best][first] * scale + self._free[best][second]
-        for _ in range(_LOOKS - 1):
-            hosts &= hosts - 1
-            if not hosts:
-                break
-            host = lowest_bit(hosts)
-            size = self._free[host][first] * scale + self._free[host][second]
-            if size < least:
-                best, least = host, size
-        return best
+        return self._free[host][first] * scale + self._free[host][second]
 
     # Keeping the books.
 

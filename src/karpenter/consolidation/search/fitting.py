@@ -30,6 +30,7 @@ class Fits:
     def into(self, free: Size) -> int:
         """Return the kinds of which one fits."""
         found = self._everything
-        for have, (amounts, masks) in zip(free, self._columns, strict=True):
+        # Without any kind there are no columns.
+        for have, (amounts, masks) in zip(free, self._columns, strict=False):
             found &= masks[bisect_right(amounts, have)]
         return found

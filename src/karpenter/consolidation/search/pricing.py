@@ -204,7 +204,7 @@ def _usable(free: Size, mix: Sequence[float]) -> list[float]:
 
 
 def price(terrain: Terrain) -> Prices:
-    """Return what room is worth and which nodes are worth keeping."""
+    """Return what room is worth and which nodes are worth keeping; some node must be removable."""
     question = _Question(terrain)
     totals = question.totals()
     nodes = question.nodes()
@@ -233,8 +233,6 @@ def price(terrain: Terrain) -> Prices:
 
 def _bundled(nodes: Sequence[tuple[int, _Column]]) -> list[_Column]:
     """Put nodes that admit the same groups, of like shape and value for money, together."""
-    if not nodes:
-        return []
     width = len(nodes[0][1][1])
     whole = [max(1.0, sum(column[1][i] for _, column in nodes)) for i in range(width)]
     alike: dict[tuple[int, int], list[tuple[float, int]]] = {}

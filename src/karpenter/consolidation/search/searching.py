@@ -45,6 +45,8 @@ def explore(terrain: Terrain, tries: int, seed: int, stop: Callable[[], bool]) -
         stop: Once it says true, the best so far counts.
     """
     copy = Copy(terrain)
+    if not any(node.removable for node in terrain.nodes):
+        return Outcome(copy, (), 0)
     _hold_room(copy)
     shop = Shop(terrain)
     sweep = Sweep(copy, price(terrain), shop, stop)

@@ -3,8 +3,8 @@
 
 Rules are read as the scheduling reads them, at their strictest. What the search does not weigh is settled the careful
 way: a pod that any rule over zones (or another label but the hostname) speaks of stays in the places where it is now,
-so that no such count changes; a node stays if a pod on it follows others onto a host, takes a host port or cannot be
-read.
+so that no such count changes; a node stays if a pod on it follows others onto a host, takes a host port, cannot be read
+or stands where its own rules would not let it in again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from karpenter.scheduling.bulk import is_plain
 from karpenter.scheduling.classes import PodClass, Profile, fold, profiles_of, read
 from karpenter.scheduling.groups import GroupTable
 from karpenter.scheduling.packing.menu import menu_for
-from karpenter.scheduling.stances import Stance, Stances
+from karpenter.scheduling.stances import PlaceRule, Stance, Stances
 from karpenter.scheduling.templates import NOWHERE, Template, compile_daemons, templates_of
 
 __all__ = ["Survey", "survey"]
@@ -200,8 +200,25 @@ class _Surveyor:
                 bound, name = self._moving[id(pod)]
                 home = self._homes[name]
                 self._pods.setdefault((home, kind), []).append(bound)
-                if not is_plain(stance):
+                if not is_plain(stance) or not self._is_at_ease(stance, pins):
                     self._staying.add(home)
+
+    def _is_at_ease(self, stance: Stance, pins: _Pins) -> bool:
+        """Tell whether the needs of pods are met where they stay; if not, nobody would let them in there again."""
+        return all(
+            self._holds(rule, stance, self._board.counts[rule.group].get(place, 0))
+            for key, place in pins
+            for rule in stance.places.get(key, ())
+            if rule.hard
+        )
+
+    def _holds(self, rule: PlaceRule, stance: Stance, count: int) -> bool:
+        """Tell whether a rule holds where so many pods of its group are, the owner included if it is one."""
+        if rule.kind == "together":
+            return count > 0
+        if rule.kind == "apart":
+            return count <= rule.counts_itself
+        return count - self._board.emptiest(rule, stance) <= rule.max_skew
 
     def _labels(self, index: int) -> Mapping[str, str]:
         node = self._hosts[index].node

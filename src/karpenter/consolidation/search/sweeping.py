@@ -56,9 +56,7 @@ class Sweep:
         self._drop(drop[:_MOST_DROPPED], going)
         # What is left for another time takes no pods meanwhile.
         going = sum(1 << node for node in drop[_MOST_DROPPED:])
-        for _ in range(2):
-            if not self._delete_all(going):
-                break
+        self._delete_all(going)
 
     def _by_gain(self, nodes: Iterable[int]) -> list[int]:
         copy = self._copy
@@ -99,31 +97,22 @@ class Sweep:
         copy.forget()
         return True
 
-    def _delete_all(self, going: int) -> int:
-        """Take away every node whose pods have room elsewhere, but on some hosts; return how many went."""
+    def _delete_all(self, going: int) -> None:
+        """Take away every node whose pods have room elsewhere, but on some hosts."""
         copy = self._copy
         hosts = [host for host in copy.hosts() if copy.may_leave(host)]
         density = []
         for host in hosts:
             pods = sum(copy.contents(host).values())
             density.append((-copy.worth_of_leaving(host) / (pods + 1), host))
-        gone = 0
-        allowed = copy.open_hosts() & ~going
         for _, host in sorted(density):
-            if self._stop():
-                break
-            if self.delete(host, allowed):
-                allowed &= ~(1 << host)
-                gone += 1
-        return gone
+            self.delete(host, copy.open_hosts() & ~going)
 
     def _exchange(self, nodes: Sequence[int], allowed: int) -> None:
         """Take nodes away for new ones if that pays, else half of them."""
         if not self.exchange(nodes, allowed) and len(nodes) > 1:
             middle = len(nodes) // 2
             for part in (nodes[:middle], nodes[middle:]):
-                if self._stop():
-                    return
                 self._exchange(part, allowed & self._copy.open_hosts())
 
     def exchange(self, hosts: Sequence[int], allowed: int) -> bool:

@@ -6,12 +6,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from karpenter.api.core import Pod
+from karpenter.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from karpenter.consolidation.search.searching import Outcome
 from karpenter.consolidation.search.surveying import Survey
 from karpenter.consolidation.types import Move, Rearrangement
 from karpenter.model.catalogue import lowest_bit
 from karpenter.model.resources import Resources
 from karpenter.scheduling.plan import NewNode, pod_name
+from karpenter.scheduling.templates import Template
 
 __all__ = ["written"]
 
@@ -71,12 +73,11 @@ def _new_node(found: Survey, outcome: Outcome, host: int, pods: Sequence[Pod]) -
     for kind in copy.guests[host]:
         mask &= found.masks[kind]
     overhead = template.overhead_at(lowest_bit(mask))
-    mask &= template.catalogue.no_dearer_than(template.price(mask) * _MARGIN)
     return NewNode(
         pool=template.pool.name,
         labels=template.labels,
         catalogue=template.catalogue,
-        usable=mask,
+        usable=_usable(template, mask),
         pods=tuple(sorted(pods, key=pod_name)),
         requests=Resources(
             {name: have + less for name, have, less in zip(resources, used, overhead, strict=True)}
@@ -84,3 +85,26 @@ def _new_node(found: Survey, outcome: Outcome, host: int, pods: Sequence[Pod]) -
         daemon_overhead=Resources(dict(zip(resources, overhead, strict=True))),
         pool_requirements=template.pool.requirements,
     )
+
+
+def _usable(template: Template, fitting: int) -> int:
+    """Return those offerings of some that a claim can name: it speaks of types, zones and capacity types apart."""
+    catalogue = template.catalogue
+    chosen = catalogue.offerings[lowest_bit(fitting)]
+    mask = fitting & catalogue.no_dearer_than(chosen.price_per_hour * _MARGIN)
+    for key, value in ((CAPACITY_TYPE, chosen.capacity_type), (ZONE, chosen.zone)):
+        if _combinations(template, mask) & ~fitting:
+            mask &= catalogue.values(key)[value]
+    return mask
+
+
+def _combinations(template: Template, mask: int) -> int:
+    """Return every offering whose type, zone and capacity type are each among those of a set."""
+    found = template.listed
+    for key in (INSTANCE_TYPE, ZONE, CAPACITY_TYPE):
+        among = 0
+        for part in template.catalogue.values(key).values():
+            if part & mask:
+                among |= part
+        found &= among
+    return found
