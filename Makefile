@@ -32,7 +32,7 @@ $(DOCS_READY): requirements/docs.txt
 	@touch $@
 
 demo: $(READY)  ## Show the product at work, without an AWS account.
-	@$(BIN)/karpenter demo
+	@$(BIN)/karpenter demo --yes
 
 test: lint types $(READY)  ## Lint, types, all tests but those that need Go, and the coverage floors.
 	@rm -f .coverage .coverage.*

@@ -3,7 +3,8 @@
 
 ======================  =============================================================================
 ``main``                the commands, loaded when asked for; how errors and exit codes are made
-``convert``, ``demo``   one module per command
+``convert``, ``demo``   one module or package per command
+``sandbox``             ``stack`` and ``scenarios`` for all of it; ``kubeapi``, ``kubelets``, ``workloads`` its parts
 ``inputs``              manifests from files, directories and standard input
 ``output``              errors, hints, warnings, colour, differences, progress
 ======================  =============================================================================

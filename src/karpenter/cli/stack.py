@@ -12,6 +12,7 @@ import os
 import shlex
 import shutil
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -197,7 +198,10 @@ def stack_of(name: str, told: threading.Event | None = None) -> Stack:
     from karpenter.sandbox.stack.lifecycle import Stack  # noqa: PLC0415
 
     return Stack(
-        Home(default_root(os.environ), name), stopped=told.is_set if told is not None else lambda: False
+        Home(default_root(os.environ), name),
+        # Where somebody looks, they see what takes the time.
+        tell=output.say if sys.stderr.isatty() else lambda _: None,
+        stopped=told.is_set if told is not None else lambda: False,
     )
 
 

@@ -76,6 +76,18 @@ def is_open(port: int) -> bool:
 
 
 @pytest.fixture
+def closing() -> Iterator[Callable[[KubeApi], KubeApi]]:
+    """Clients that are closed however the test ends."""
+    with contextlib.ExitStack() as held:
+
+        def keep(client: KubeApi) -> KubeApi:
+            held.callback(client.close)
+            return client
+
+        yield keep
+
+
+@pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where sandboxes of a test live; none outlives it."""
     monkeypatch.setenv("KARPENTER_SANDBOX_HOME", str(tmp_path))
@@ -87,13 +99,15 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.timeout(180)
-def test_pods_get_a_node_and_what_is_killed_is_mended(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pods_get_a_node_and_what_is_killed_is_mended(
+    root: Path, closing: Callable[[KubeApi], KubeApi], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["sandbox", "up", "--default-pool", "--speed", "10", "--life", "10m", "-o", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     pids = {each["name"]: each["pid"] for each in document["processes"]}
     record = load(Home(root).record)
     assert record is not None
-    api = KubeApi(record.server, record.token)
+    api = closing(KubeApi(record.server, record.token))
 
     api.apply(_DEPLOYMENT)
     [name] = wait_for(lambda: ready_nodes(api), "a node is ready")

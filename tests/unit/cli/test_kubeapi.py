@@ -13,6 +13,7 @@ import yaml
 from karpenter.cli import main
 
 Capture = pytest.CaptureFixture[str]
+pytestmark = pytest.mark.timeout(60)
 
 
 def test_it_serves_with_the_token_of_the_environment_until_it_is_asked_to_stop(
@@ -21,14 +22,22 @@ def test_it_serves_with_the_token_of_the_environment_until_it_is_asked_to_stop(
     monkeypatch.setenv("KARPENTER_SANDBOX_TOKEN", "from-outside")
     target = tmp_path / "kubeconfig"
 
+    over = threading.Event()
+
     def when_it_serves() -> None:
-        while not target.exists() or not target.read_text(encoding="utf-8"):
-            threading.Event().wait(0.02)
-        os.kill(os.getpid(), signal.SIGTERM)
+        while not over.wait(0.05):
+            # The file is written after the program has begun to listen for the signal.
+            if target.exists() and target.read_text(encoding="utf-8"):
+                over.set()
+                os.kill(os.getpid(), signal.SIGTERM)
 
-    threading.Thread(target=when_it_serves, daemon=True).start()
-
-    code = main(["sandbox", "kube", "--kubeconfig-out", str(target), "--state", str(tmp_path / "state")])
+    sender = threading.Thread(target=when_it_serves, daemon=True)
+    sender.start()
+    try:
+        code = main(["sandbox", "kube", "--kubeconfig-out", str(target), "--state", str(tmp_path / "state")])
+    finally:
+        over.set()
+        sender.join()
 
     told = capsys.readouterr()
     server = yaml.safe_load(target.read_text(encoding="utf-8"))["clusters"][0]["cluster"]["server"]

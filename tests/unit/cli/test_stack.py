@@ -11,6 +11,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -26,6 +27,35 @@ from karpenter.sandbox.stack.record import Child
 from tests.unit.sandbox.stack.programs import programs
 
 Capture = pytest.CaptureFixture[str]
+# Programs are started, which takes its time on a machine that does other things.
+pytestmark = pytest.mark.timeout(120)
+
+
+@contextmanager
+def signalled(number: signal.Signals, when: Callable[[], bool]) -> Iterator[None]:
+    """Send this process a signal as soon as something is so, and never after the block."""
+    over, lock = threading.Event(), threading.Lock()
+
+    def send() -> None:
+        while not over.wait(0.05):
+            with lock:
+                if not over.is_set() and when():
+                    over.set()
+                    os.kill(os.getpid(), number)
+
+    sender = threading.Thread(target=send, daemon=True)
+    sender.start()
+    try:
+        yield
+    finally:
+        with lock:
+            over.set()
+        sender.join()
+
+
+def listens(number: signal.Signals) -> bool:
+    """Tell whether somebody listens for a signal; until then it would end the test run."""
+    return "hear" in getattr(signal.getsignal(number), "__name__", "")
 
 
 @pytest.fixture(autouse=True)
@@ -155,15 +185,13 @@ def test_a_name_that_cannot_be_is_refused(capsys: Capture) -> None:
 def test_in_the_foreground_a_signal_ends_all_of_it(
     root: Path, number: signal.Signals, capsys: Capture
 ) -> None:
-    def when_up() -> None:
-        home = Home(root)
-        while not (home.record.exists() and children.is_alive(home, "kubelets")):
-            threading.Event().wait(0.05)
-        os.kill(os.getpid(), number)
+    home = Home(root)
 
-    threading.Thread(target=when_up, daemon=True).start()
+    def is_up() -> bool:
+        return listens(number) and home.record.exists() and children.is_alive(home, "kubelets")
 
-    code = main(["sandbox", "up", "--foreground"])
+    with signalled(number, is_up):
+        code = main(["sandbox", "up", "--foreground"])
 
     assert code in {0, 1}  # told while it started, or after
     assert not any(children.is_alive(Home(root), name) for name in ("kube", "ec2", "kubelets"))
@@ -243,16 +271,8 @@ def test_a_scenario_as_json(tmp_path: Path, capsys: Capture) -> None:
 def test_a_scenario_may_be_interrupted(tmp_path: Path, capsys: Capture) -> None:
     file = written(tmp_path, "steps:\n  - say: {text: one}\n  - {at: 1h, say: {text: two}}\n")
     main(["sandbox", "up"])
-    before = signal.getsignal(signal.SIGINT)
-
-    def when_it_listens() -> None:
-        while signal.getsignal(signal.SIGINT) is before:
-            threading.Event().wait(0.05)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    threading.Thread(target=when_it_listens, daemon=True).start()
-
-    assert main(["sandbox", "scenario", file]) == 130
+    with signalled(signal.SIGINT, lambda: listens(signal.SIGINT)):
+        assert main(["sandbox", "scenario", file]) == 130
 
     assert "what was done stays done" in capsys.readouterr().err
 

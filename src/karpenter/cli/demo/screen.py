@@ -62,7 +62,8 @@ class Screen:
 
     def note(self, text: str) -> None:
         """Shows something to add to the line before, below its words."""
-        indent = " " * (len("  00:00:00  ") + _WHAT_WIDTH)
+        # Below what it is about, or where that leaves too little room, below what happened.
+        indent = " " * (len("  00:00:00  ") + (_WHAT_WIDTH if self._width() >= _WIDE else 0))
         for each in _wrapped(text, self._width() - len(indent)):
             self._lasting(f"{indent}{self._styled(each, dim=True)}")
 

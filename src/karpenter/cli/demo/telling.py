@@ -45,7 +45,8 @@ def changes(
     known = {each.claim: each for each in before.machines}
     yield from _ordered([each for each in after.machines if each.claim not in known], decided)
     for machine in after.machines:
-        yield from _machine(known.get(machine.claim), machine, after, why)
+        yield from _machine(known.get(machine.claim), machine, why)
+        yield from _removal(known.get(machine.claim), machine, before, after)
     there = {each.claim for each in after.machines}
     for machine in before.machines:
         if machine.claim not in there:
@@ -97,9 +98,7 @@ def _amounts(memory_bytes: int, cpu_milli: int) -> str:
     return ", ".join(words) or "asks for nothing"
 
 
-def _machine(
-    old: Machine | None, new: Machine, picture: Picture, why: Callable[[Machine], Sequence[str]]
-) -> Iterator[Line]:
+def _machine(old: Machine | None, new: Machine, why: Callable[[Machine], Sequence[str]]) -> Iterator[Line]:
     was = old.state if old is not None else None
     if new.state in _BOUGHT and was in {None, State.ORDERED}:
         price = hourly(new.price_per_hour)
@@ -111,9 +110,17 @@ def _machine(
         yield Line("node ready", _called(new))
     if new.state == State.JOINED and was == State.READY:
         yield Line("node not ready", _called(new))
-    if new.state == State.LEAVING and was != State.LEAVING:
-        reason = (picture.removals or {}).get(new.claim, "")
-        told = reason.removeprefix("Disrupting Node: ")
+
+
+def _removal(old: Machine | None, new: Machine, before: Picture, after: Picture) -> Iterator[Line]:
+    if new.state != State.LEAVING:
+        return
+    was = old.state if old is not None else None
+    told = (after.removals or {}).get(new.claim, "").removeprefix("Disrupting Node: ")
+    if was == State.LEAVING and told and new.claim not in (before.removals or {}):
+        # The controller's event may come a moment after the deletion that it speaks of.
+        yield Line("because", told)
+    if was != State.LEAVING:
         yield Line(
             "removing a node", f"{_called(new)}  {hourly(new.price_per_hour)}", (told,) if told else ()
         )

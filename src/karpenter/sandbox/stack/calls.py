@@ -6,6 +6,7 @@ The product's own client is not used here: the sandbox knows nothing of the prod
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 from collections.abc import Iterable, Mapping
@@ -88,8 +89,9 @@ class _Http:
 
     def _try(self, method: str, path: str, data: str | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
         self._connection.request(method, path, data, dict(headers))
-        answer = self._connection.getresponse()
-        return answer.status, answer.read()
+        # Closed even if it breaks off: it holds on to the connection.
+        with contextlib.closing(self._connection.getresponse()) as answer:
+            return answer.status, answer.read()
 
 
 class KubeApi:

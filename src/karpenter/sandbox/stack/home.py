@@ -92,15 +92,18 @@ class Home:
         Raises:
             StackError: They cannot be made.
         """
+        self._make_root()
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
             for each in (self.directory, self.directory / "logs", self.directory / "running"):
                 each.mkdir(mode=0o700, exist_ok=True)
         except OSError as refused:
-            raise StackError(
-                f"{self.directory} cannot hold a sandbox: {refused.strerror}",
-                hint="set KARPENTER_SANDBOX_HOME to a directory that can be written",
-            ) from refused
+            raise _unusable(self.directory, refused) from refused
+
+    def _make_root(self) -> None:
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+        except OSError as refused:
+            raise _unusable(self.root, refused) from refused
 
     def empty(self) -> None:
         """Removes the API's objects and the logs."""
@@ -118,7 +121,7 @@ class Home:
         Raises:
             BusyError: Another command works on it for longer than the patience.
         """
-        self.make()
+        self._make_root()
         # Beside the directory, which the block may remove.
         path = self.root / f".{self.name}.lock"
         fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -138,3 +141,10 @@ class Home:
             yield
         finally:
             os.close(fd)
+
+
+def _unusable(directory: Path, refused: OSError) -> StackError:
+    return StackError(
+        f"{directory} cannot hold a sandbox: {refused.strerror}",
+        hint="set KARPENTER_SANDBOX_HOME to a directory that can be written",
+    )

@@ -125,6 +125,7 @@ class Stack:
             StackError: A port is taken, it runs with other options, or one of its programs does not come up.
         """
         with self.home.locked():
+            self.home.make()
             record = load(self.home.record)
             alive = self._alive(record) if record is not None else []
             if record is None or not alive:

@@ -26,6 +26,9 @@ from karpenter.sandbox.stack.lifecycle import Stack
 from tests.unit.cli.demo.objects import PaperCluster
 from tests.unit.sandbox.stack.programs import programs
 
+# Programs are started, which takes its time on a machine that does other things.
+pytestmark = pytest.mark.timeout(120)
+
 Capture = pytest.CaptureFixture[str]
 
 

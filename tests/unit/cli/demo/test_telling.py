@@ -103,6 +103,8 @@ def test_a_removal_is_told_with_the_controllers_reason() -> None:
     assert told(up, leaving) == [
         Line("removing a node", "ip-1 (m5.large)  $0.096/h", ("Empty: nobody is on it",))
     ]
+    bare = seen(claim("a", instance="i-1", deletionTimestamp="now"), nodes=[node("ip-1", "i-1")])
+    assert told(bare, leaving) == [Line("because", "Empty: nobody is on it")]
     assert told(leaving, Picture()) == [Line("gone", "ip-1 (m5.large), i-1")]
 
 

@@ -49,7 +49,7 @@ def programs(*more: Piece) -> Programs:
 
 
 @contextmanager
-def stack(home: Home, made: Programs | None = None, *, patience_s: float = 15.0) -> Iterator[Stack]:
+def stack(home: Home, made: Programs | None = None, *, patience_s: float = 90.0) -> Iterator[Stack]:
     """Give a sandbox of tiny programs, none of which outlives the block."""
     found = Stack(home, programs=made or programs(), patience_s=patience_s)
     try:

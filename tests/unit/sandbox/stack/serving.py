@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from karpenter.sandbox.kube.serving.server import serving
 from karpenter.sandbox.stack.calls import KubeApi
 
-__all__ = ["api"]
+__all__ = ["TOKEN", "api"]
 
-_TOKEN = secrets.token_hex(8)
+TOKEN = secrets.token_hex(8)
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def api() -> Iterator[tuple[str, KubeApi]]:
     loop = asyncio.new_event_loop()
 
     async def serve() -> None:
-        async with serving(token=_TOKEN) as server:
+        async with serving(token=TOKEN) as server:
             found.append(server.url)
             ready.set()
             await stop.wait()
@@ -32,7 +32,7 @@ def api() -> Iterator[tuple[str, KubeApi]]:
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
     thread.start()
     ready.wait(10)
-    client = KubeApi(found[0], _TOKEN)
+    client = KubeApi(found[0], TOKEN)
     try:
         yield found[0], client
     finally:

@@ -19,6 +19,9 @@ from karpenter.sandbox.stack.pieces import Piece
 from karpenter.sandbox.stack.record import Child
 from tests.unit.sandbox.stack.programs import tiny
 
+# Programs are started, which takes its time on a machine that does other things.
+pytestmark = pytest.mark.timeout(120)
+
 
 def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
     end = time.monotonic() + seconds

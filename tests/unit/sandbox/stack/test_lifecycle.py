@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import socket
 import time
+from pathlib import Path
 
 import pytest
 
@@ -18,8 +19,12 @@ from karpenter.sandbox.stack.errors import (
 )
 from karpenter.sandbox.stack.home import Home
 from karpenter.sandbox.stack.lifecycle import DOWN, PARTLY, UP, Stack
-from karpenter.sandbox.stack.record import Options, load
+from karpenter.sandbox.stack.pieces import Piece
+from karpenter.sandbox.stack.record import Options, Record, load
 from tests.unit.sandbox.stack.programs import programs, stack, tiny
+
+# Programs are started, which takes its time on a machine that does other things.
+pytestmark = pytest.mark.timeout(120)
 
 OPTIONS = Options()
 
@@ -111,11 +116,12 @@ def test_a_program_that_fails_takes_a_new_sandbox_down_with_its_words(home: Home
 
 
 def test_a_program_that_is_never_ready_is_named(home: Home) -> None:
-    slow = programs(tiny("slow", "speak", says="never said"))
+    def alone(_: Home, __: Record) -> list[Piece]:
+        return [tiny("slow", "speak", says="never said")]
 
     with (
-        stack(home, slow, patience_s=1.5) as sandbox,
-        pytest.raises(StartError, match=r"not ready after 1\.5 s: slow"),
+        stack(home, alone, patience_s=0.5) as sandbox,
+        pytest.raises(StartError, match=r"not ready after 0\.5 s: slow"),
     ):
         sandbox.up(OPTIONS)
 
@@ -191,6 +197,13 @@ def test_there_is_nothing_to_do_about_one_that_is_not_there(home: Home) -> None:
             ask()
 
     assert refused.value.hint == "karpenter sandbox up --name try-1"
+
+
+def test_asking_for_one_that_is_not_there_leaves_no_trace(tmp_path: Path) -> None:
+    with pytest.raises(NotUpError):
+        Stack(Home(tmp_path, "nobody")).down()
+
+    assert not (tmp_path / "nobody").exists()
 
 
 def test_one_that_is_down_is_not_asked(home: Home) -> None:

@@ -16,6 +16,9 @@ from karpenter.sandbox.stack.scenario import Match, Play, ScenarioError, Timed, 
 from tests.unit.sandbox.stack.programs import stack
 from tests.unit.sandbox.stack.serving import api
 
+# Programs are started, which takes its time on a machine that does other things.
+pytestmark = pytest.mark.timeout(120)
+
 EXAMPLES = Path(__file__).parents[4] / "examples" / "scenarios"
 
 
