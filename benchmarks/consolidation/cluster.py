@@ -236,7 +236,10 @@ class Cluster:
                 if need <= 0:
                     continue
                 rows.append(
-                    [room[i] / need if admitting >> option & 1 else 0.0 for option, room in enumerate(menu.capacities)]
+                    [
+                        room[i] / need if admitting >> option & 1 else 0.0
+                        for option, room in enumerate(menu.capacities)
+                    ]
                 )
         ones = [1.0] * len(rows)
         return pinned + proven_value(rows, costs, ones, cover(rows, costs, ones).duals)

@@ -65,7 +65,9 @@ class GoModel:
         return sum(self._cluster.prices[node.position] for node in nodes)
 
     def _disruption(self, nodes: Sequence[Node]) -> float:
-        weights = [self._cluster.workloads[pod.workload].weight for node in nodes for pod in node.pods.values()]
+        weights = [
+            self._cluster.workloads[pod.workload].weight for node in nodes for pod in node.pods.values()
+        ]
         return len(nodes) + sum(weights)
 
     def _many(self, candidates: Sequence[Node]) -> Command | None:
@@ -119,7 +121,8 @@ class GoModel:
         pods.sort(key=lambda pod: (*(-a for a in cluster.workloads[pod.workload].size), pod.uid))
         targets: dict[int, int] = {}
         waiting: list[Pod] = []
-        mask, used = cluster.market.catalogue.everything, (0, 0, 0)
+        mask = cluster.market.catalogue.everything
+        used: tuple[int, ...] = (0, 0, 0)
         for pod in pods:
             workload = cluster.workloads[pod.workload]
             host = lowest_bit(copy.having_room(pod.workload) & ~gone)

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from benchmarks.consolidation.cluster import Cluster
 from benchmarks.consolidation.runs import Plan
+from benchmarks.consolidation.searcher import POOL, START_S
 from benchmarks.consolidation.views import Views
 from karpenter.consolidation import propose
 from karpenter.consolidation.memory import Memory, workload_of
@@ -19,10 +22,6 @@ from karpenter.consolidation.types import (
 )
 
 __all__ = ["Proposer"]
-
-POOL = "default"
-# Faked time starts here, so that nothing happened at the beginning of time.
-START_S = 1_000_000_000.0
 
 
 class Proposer:
@@ -92,10 +91,11 @@ class Proposer:
         if nodes:
             self.memory = self.memory.launched((POOL,), START_S + now, self.settings)
 
-    def counted(self, cluster: Cluster, replicas: list[int], now: float) -> None:
+    def counted(self, replicas: Sequence[int], now: float) -> None:
         """Learn how many replicas each workload is to have."""
         names = {
-            workload_of(self._views.template(index)): number for index, number in enumerate(replicas) if number
+            workload_of(self._views.template(index)): number
+            for index, number in enumerate(replicas)
+            if number
         }
-        del cluster
         self.memory = self.memory.counted(names, START_S + now)

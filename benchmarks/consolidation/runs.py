@@ -18,7 +18,7 @@ from benchmarks.consolidation.cluster import Cluster, Pod
 from benchmarks.consolidation.gomodel import GoModel
 from benchmarks.consolidation.landing import Landing
 
-__all__ = ["Outcome", "Plan", "Planner", "run_go", "run_ours"]
+__all__ = ["At", "Outcome", "Plan", "Planner", "run_go", "run_ours"]
 
 ROUND_S = 15.0
 LAUNCH_S = 60.0
@@ -59,6 +59,22 @@ class Planner(Protocol):
 
     def bought_back(self, now: float, nodes: int) -> None:
         """Learn that nodes had to be bought because pods found no room."""
+
+
+class At:
+    """A planner at a moment of the week, for a run that counts its time from zero."""
+
+    def __init__(self, planner: Planner, start: float) -> None:
+        self._planner = planner
+        self._start = start
+
+    def plan(self, cluster: Cluster, now: float) -> list[Plan]:
+        """Plan at the moment of the week."""
+        return self._planner.plan(cluster, self._start + now)
+
+    def bought_back(self, now: float, nodes: int) -> None:
+        """Pass it on."""
+        self._planner.bought_back(self._start + now, nodes)
 
 
 class _Busy:

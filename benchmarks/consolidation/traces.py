@@ -10,21 +10,22 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from benchmarks.consolidation.cluster import Cluster
 from benchmarks.consolidation.landing import Landing
 from benchmarks.consolidation.proposer import Proposer
-from benchmarks.consolidation.runs import run_go, run_ours
+from benchmarks.consolidation.runs import At, run_go, run_ours
+from benchmarks.consolidation.searcher import WithMemory
 from benchmarks.consolidation.states import scale, third
 from karpenter.consolidation.types import Settings
 
-__all__ = ["TRACES", "Trace", "Week", "run_week"]
+__all__ = ["TRACES", "Side", "Trace", "Week", "run_week"]
 
-Trace = Literal["swing", "day", "spot"]
-Side = Literal["none", "go", "balanced", "ours"]
+Trace: TypeAlias = Literal["swing", "day", "spot"]
+Side: TypeAlias = Literal["none", "go", "balanced", "search", "propose"]
 TRACES: tuple[Trace, ...] = ("swing", "day", "spot")
 
 _STEP_S = 600.0
@@ -62,7 +63,10 @@ def run_week(
     random = Random(seed)  # noqa: S311 - the same week for everybody
     change = _changes(trace, cluster, replicas, random)
     landing = Landing(cluster, 1.0)
-    proposer = Proposer(cluster, settings or Settings(tries=60)) if side == "ours" else None
+    chosen = settings or Settings(tries=60)
+    ours: Proposer | WithMemory | None = None
+    if side in ("search", "propose"):
+        ours = WithMemory(cluster, chosen) if side == "search" else Proposer(cluster, chosen)
     evictions = [0] * days
     dollars = 0.0
     started = time.process_time()
@@ -70,10 +74,10 @@ def run_week(
     for step in range(days * _STEPS_PER_DAY):
         now = step * _STEP_S
         targets, launched = change(step)
-        if proposer is not None:
-            proposer.counted(cluster, targets, now)
-            proposer.bought_back(now, launched)
-            moved = run_ours(cluster, landing, _At(proposer, now), most_s=_STEP_S).evictions
+        if ours is not None:
+            ours.counted(targets, now)
+            ours.bought_back(now, launched)
+            moved = run_ours(cluster, landing, At(ours, now), most_s=_STEP_S).evictions
         elif side == "none":
             for node in [node for node in cluster.nodes.values() if not node.pods]:
                 del cluster.nodes[node.number]
@@ -94,22 +98,6 @@ def run_week(
     )
 
 
-class _At:
-    """A proposer at a moment of the week, for a run that counts its time from zero."""
-
-    def __init__(self, proposer: Proposer, start: float) -> None:
-        self._proposer = proposer
-        self._start = start
-
-    def plan(self, cluster: Cluster, now: float) -> list[object]:  # type: ignore[override]
-        """Plan at the moment of the week."""
-        return self._proposer.plan(cluster, self._start + now)  # type: ignore[return-value]
-
-    def bought_back(self, now: float, nodes: int) -> None:
-        """Pass it on."""
-        self._proposer.bought_back(self._start + now, nodes)
-
-
 def _start(trace: Trace, nodes: int, seed: int) -> Cluster:
     """Return a small cluster that the model of Karpenter has tidied up, so that nobody starts ahead."""
     cluster = third(nodes, seed)
@@ -121,8 +109,6 @@ def _start(trace: Trace, nodes: int, seed: int) -> Cluster:
 
 def _all_spot(cluster: Cluster) -> Cluster:
     """Return a cluster of the same pods in which none insists on on-demand nodes."""
-    from dataclasses import replace  # noqa: PLC0415
-
     free = Cluster([replace(workload, on_demand=False) for workload in cluster.workloads])
     counts = [0] * len(cluster.workloads)
     for pod in cluster.pods():

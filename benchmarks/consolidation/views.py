@@ -88,6 +88,14 @@ class Views:
         """Return a pod of a workload without a name of its own."""
         return self._templates[workload]
 
+    def ghost(self, workload: int, number: int) -> core.Pod:
+        """Return a pod that only holds room."""
+        template = self._templates[workload]
+        name = f"{template.metadata.name}-ghost-{number}"
+        return msgspec.structs.replace(
+            template, metadata=msgspec.structs.replace(template.metadata, name=name, uid=name)
+        )
+
     def pod(self, pod: Pod, node: str = "") -> core.Pod:
         """Return a pod, on a node or waiting for one."""
         known = self._pods.get(pod.uid)
@@ -137,7 +145,12 @@ def _template(workload: Workload) -> core.Pod:
 
 
 def _daemon(number: int, size: tuple[int, int, int]) -> core.Pod:
-    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": f"agent-{number}", "uid": f"agent-{number}"}
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "name": f"agent-{number}",
+        "uid": f"agent-{number}",
+    }
     return msgspec.convert(
         {
             "metadata": {"name": f"agent-{number}", "namespace": "kube-system", "ownerReferences": [owner]},

@@ -134,6 +134,16 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="SHAPE:PODS,...",
         help="placement: what is placed (default: generic:1000,big:60)",
     )
+    parser.add_argument(
+        "--held",
+        type=_held,
+        default=holding.HELD,
+        metavar="NODES:PODS:ARRIVING",
+        help="holding: how large the cluster is, and how many pods arrive (default: 500:5000:1000)",
+    )
+    parser.add_argument(
+        "--storm", type=_positive, default=storm.COUNT, metavar="PODS", help="storm: how many (default: 2000)"
+    )
     parser.add_argument("--directory", type=Path, metavar="DIR", help="keep all logs there")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help="where the JSON goes")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
@@ -159,6 +169,13 @@ def _shapes(text: str) -> tuple[tuple[str, int], ...]:
     if unknown:
         raise argparse.ArgumentTypeError(f"there is no shape {unknown[0]!r}, only {', '.join(SHAPES)}")
     return tuple((shape, _positive(count)) for shape, _, count in pairs)
+
+
+def _held(text: str) -> tuple[int, int, int]:
+    numbers = [_positive(each) for each in text.split(":")]
+    if len(numbers) != 3:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NODES:PODS:ARRIVING")
+    return numbers[0], numbers[1], numbers[2]
 
 
 def _positive(text: str) -> int:

@@ -23,49 +23,54 @@ from benchmarks.live.placement import settle
 from benchmarks.live.report import Outcome, Table
 from benchmarks.live.stage import Stage, until
 
-__all__ = ["NODES", "PODS", "run"]
+__all__ = ["HELD", "run"]
 
-NODES: Final = 500
-PODS: Final = 5000
-ARRIVING: Final = 1000
+# Nodes, pods on them, pods that arrive.
+HELD: Final = (500, 5000, 1000)
 _IDLE_S: Final = 30.0
 _REST_S: Final = 20.0
 _LAG: Final = "karpenter_event_loop_lag_seconds"
 _TYPE: Final = "m5.large"
+_HELD: Final = {"benchmark/pool": "held"}
+_OTHER: Final = {"benchmark/pool": "other"}
 _MOST_MIB: Final = 300.0
 _MOST_IDLE: Final = 0.05
 _MOST_LAG_S: Final = 0.1
 
 
-async def run(stage: Stage, _options: argparse.Namespace) -> Outcome:
+async def run(stage: Stage, options: argparse.Namespace) -> Outcome:
     """Builds the cluster up and measures."""
+    wanted_nodes, wanted_pods, arriving = options.held
     await stage.start_model()
     await stage.start_kubelets("--join-delay=0s", "--ready-delay=0s", "--pod-start=0s")
     program = await stage.start_ours()
     start_mib = _memory_mib(program.pid)["resident"]
     await stage.create(workload.CLASS_PATH, workload.node_class())
     await stage.create(workload.POOL_PATH, _large_pool())
+    await stage.create(workload.POOL_PATH, _other_pool())
     await until(lambda: stage.is_ready(workload.POOL_PATH), "the pool is ready")
-    await stage.create_all(workload.POD_PATH, (_pod(f"anchor-{each}", "1500m") for each in range(NODES)))
-    left = await settle(stage, NODES)
+    await stage.create_all(
+        workload.POD_PATH, (_pod(f"anchor-{each}", "1500m") for each in range(wanted_nodes))
+    )
+    left = await settle(stage, wanted_nodes)
     nodes = [each["metadata"]["name"] for each in await stage.items("/api/v1/nodes")]
     stage.say(f"holding: {len(nodes)} nodes are there, {left} pods without a place")
-    rest = PODS - NODES
+    rest = wanted_pods - wanted_nodes
     await stage.create_all(
         workload.POD_PATH,
         (_pod(f"filler-{each}", "20m", nodes[each % len(nodes)]) for each in range(rest)),
     )
-    left = await settle(stage, PODS)
-    stage.say(f"holding: {PODS - left} pods run; resting")
+    left = await settle(stage, wanted_pods)
+    stage.say(f"holding: {wanted_pods - left} pods run; resting")
     await asyncio.sleep(_REST_S)
     idle = await _idle_share(program.pid)
     rested = _memory_mib(program.pid)
-    lag, arrived = await _arrivals(stage)
+    lag, new_nodes = await _arrivals(stage, arriving)
     peak = _memory_mib(program.pid)
     return _outcome(
         {
             "nodes": len(nodes),
-            "pods": PODS - left,
+            "pods": wanted_pods - left,
             "start_mib": round(start_mib),
             "rest_mib": round(rested["resident"]),
             "after_mib": round(peak["resident"]),
@@ -74,21 +79,28 @@ async def run(stage: Stage, _options: argparse.Namespace) -> Outcome:
             "lag_p50_s": quantile(lag, 0.5),
             "lag_p99_s": quantile(lag, 0.99),
             "lag_samples": int(max(lag.values(), default=0)),
-            "new_nodes": arrived,
+            "arrived_pods": arriving,
+            "new_nodes": new_nodes,
         }
     )
 
 
-async def _arrivals(stage: Stage) -> tuple[dict[float, float], int]:
+async def _arrivals(stage: Stage, arriving: int) -> tuple[dict[float, float], int]:
     """Lets many pods arrive, and gives the lags until all of them have a node on its way, and the new nodes."""
     before = {each["metadata"]["name"] for each in await stage.claims()}
     first = buckets(await asyncio.to_thread(stage.metrics), _LAG)
-    await stage.create_all(workload.POD_PATH, (_pod(f"new-{each}", "150m") for each in range(ARRIVING)))
+    await stage.create_all(
+        workload.POD_PATH,
+        (
+            {**each, "spec": {**each["spec"], "nodeSelector": _OTHER}}
+            for each in workload.pods("generic", arriving)
+        ),
+    )
 
     async def ordered() -> list[str]:
         claims = [each for each in await stage.claims() if each["metadata"]["name"] not in before]
         places = sum(int(each["spec"]["resources"]["requests"].get("pods", 0)) for each in claims)
-        done = places >= ARRIVING and all(each.get("status", {}).get("providerID") for each in claims)
+        done = places >= arriving and all(each.get("status", {}).get("providerID") for each in claims)
         return [each["metadata"]["name"] for each in claims] if done else []
 
     claims = await until(ordered, "the new pods have nodes on their way", timeout_s=180, every_s=0.5)
@@ -134,6 +146,15 @@ def _large_pool() -> dict[str, Any]:
     pool = workload.pool("generic")
     requirements = pool["spec"]["template"]["spec"]["requirements"]
     requirements.append({"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [_TYPE]})
+    pool["spec"]["template"]["metadata"] = {"labels": _HELD}
+    return pool
+
+
+def _other_pool() -> dict[str, Any]:
+    """A pool for the pods that arrive, so that none of them fits a node that stands."""
+    pool = workload.pool("generic")
+    pool["metadata"]["name"] = "other"
+    pool["spec"]["template"]["metadata"] = {"labels": _OTHER}
     return pool
 
 
@@ -155,6 +176,7 @@ def _pod(name: str, cpu: str, node: str = "") -> dict[str, Any]:
         },
         "spec": {
             "containers": [container],
+            "nodeSelector": _HELD,
             "terminationGracePeriodSeconds": 1,
             **({"nodeName": node} if node else {}),
         },
@@ -191,5 +213,5 @@ def _outcome(data: dict[str, Any]) -> Outcome:
             verdict(data["lag_p99_s"], _MOST_LAG_S + 1e-9),
         ),
     ]
-    title = f"{data['pods']} pods on {data['nodes']} nodes, then {ARRIVING} more"
+    title = f"{data['pods']} pods on {data['nodes']} nodes, then {data['arrived_pods']} more"
     return Outcome([Table(title, ("WHAT", "MEASURED", "PROMISED", "KEPT"), rows)], data)

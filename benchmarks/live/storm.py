@@ -33,8 +33,9 @@ _AGENT: Final = "karpenter"
 _SHOWN: Final = 12
 
 
-async def run(stage: Stage, _options: argparse.Namespace) -> Outcome:
+async def run(stage: Stage, options: argparse.Namespace) -> Outcome:
     """Creates the pods, waits until they run, and counts."""
+    count: int = options.storm
     await stage.start_model()
     await stage.start_kubelets()
     await stage.start_ours()
@@ -44,8 +45,8 @@ async def run(stage: Stage, _options: argparse.Namespace) -> Outcome:
     before = _sent(await asyncio.to_thread(stage.metrics))
     stage.forget_audit()
     started = time.monotonic()
-    await stage.create_all(workload.POD_PATH, workload.pods(_SHAPE, COUNT))
-    left = await settle(stage, COUNT)
+    await stage.create_all(workload.POD_PATH, workload.pods(_SHAPE, count))
+    left = await settle(stage, count)
     seconds = time.monotonic() - started
     sent = _sent(await asyncio.to_thread(stage.metrics)) - before
     requests = [
@@ -53,7 +54,7 @@ async def run(stage: Stage, _options: argparse.Namespace) -> Outcome:
     ]
     nodes = len(await stage.claims())
     await stage.clear()
-    return _outcome(sent, requests, nodes, left, seconds)
+    return _outcome(sent, requests, nodes, (count, left), seconds)
 
 
 def excess(moments: Sequence[float], *, rate_per_s: float, burst: float) -> float:
@@ -72,8 +73,9 @@ def excess(moments: Sequence[float], *, rate_per_s: float, burst: float) -> floa
 
 
 def _outcome(
-    sent: Counter[str], requests: Sequence[Request], nodes: int, left: int, seconds: float
+    sent: Counter[str], requests: Sequence[Request], nodes: int, pods: tuple[int, int], seconds: float
 ) -> Outcome:
+    count, left = pods
     seen = Counter(_named(each) for each in requests)
     moments = [each.received_at for each in requests]
     peak = max(Counter(int(each) for each in moments).values(), default=0)
@@ -94,13 +96,13 @@ def _outcome(
         "LIMIT HOLDS",
     )
     row = (
-        str(COUNT),
-        str(COUNT - left),
+        str(count),
+        str(count - left),
         f"{seconds:.0f}",
         str(nodes),
         str(total),
         f"{total / max(nodes, 1):.1f}",
-        f"{total / COUNT:.2f}",
+        f"{total / count:.2f}",
         str(sum(seen.values())),
         str(peak),
         "yes" if holds else f"NO, by {over:.0f}",
@@ -109,8 +111,8 @@ def _outcome(
         (name, str(number), f"{number / max(nodes, 1):.1f}") for name, number in sent.most_common(_SHOWN)
     ]
     data = {
-        "pods": COUNT,
-        "running": COUNT - left,
+        "pods": count,
+        "running": count - left,
         "seconds": round(seconds, 1),
         "nodes": nodes,
         "calls": total,
@@ -123,7 +125,7 @@ def _outcome(
     }
     return Outcome(
         [
-            Table("2,000 pods at once", head, [row]),
+            Table(f"{count:,} pods at once", head, [row]),
             Table("calls by our client", ("CALL", "NUMBER", "A NODE"), calls),
         ],
         data,

@@ -67,14 +67,17 @@ class Seen:
     objects: dict[str, int] = field(default_factory=dict)
     revision: int = 0
 
-    def take(self, event: _Event) -> None:
-        """Note one event, and what is wrong with it."""
-        self.events += 1
+    def take_line(self, line: bytes) -> int:
+        """Note one event, and what is wrong with it; give the code of an error, or 0."""
+        event = _event.decode(line)
+        if event.type == "ERROR":
+            return event.object.code
         metadata = event.object.metadata
         uid, revision = metadata.uid, int(metadata.resource_version)
         if event.type == "BOOKMARK":
             self.revision = max(self.revision, revision)
-            return
+            return 0
+        self.events += 1
         if revision <= self.revision:
             self.mistakes.append(f"{event.type} of {uid} at {revision} came after {self.revision}")
         known = uid in self.objects
@@ -85,6 +88,7 @@ class Seen:
         else:
             self.objects[uid] = revision
         self.revision = revision
+        return 0
 
 
 class Watcher:
@@ -132,10 +136,9 @@ class Watcher:
         async for piece in answer.content.iter_any():
             *lines, left = (left + piece).split(b"\n")
             for line in lines:
-                event = _event.decode(line)
-                if event.type == "ERROR":
-                    return event.object.code != 410
-                self.seen.take(event)
+                code = self.seen.take_line(line)
+                if code:
+                    return code != 410
             if self._pause_s:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._stop.wait(), self._pause_s)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["Product", "wait_for"]
 
 _CLUSTER = "sandbox"
+# Seconds are enough; a machine that many share may need more.
+_END_S = 60.0
 
 
 def wait_for(condition: Callable[[], Any], what: str, seconds: float = 60) -> Any:
@@ -142,15 +144,18 @@ class Product:
         """Ask every program to end, in the reverse order, and see that it does."""
         for program in reversed(self._programs.values()):
             program.terminate()
+        stubborn = []
         for name, program in reversed(self._programs.items()):
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                program.wait(20)
-            if program.poll() is None:
+            try:
+                program.wait(_END_S)
+            except subprocess.TimeoutExpired:
+                stubborn.append(name)
                 program.kill()
-                raise AssertionError(f"{name} did not end within 20 s")
+                program.wait()
             if program.stdout is not None:
                 program.stdout.close()
         self._programs.clear()
+        assert not stubborn, f"{', '.join(stubborn)} did not end within {_END_S:g} s"
 
     def log(self, name: str = "controller") -> Iterator[dict[str, Any]]:
         """Yield the lines that a controller has written."""

@@ -29,9 +29,7 @@ template:
 
 
 @pytest.mark.timeout(500)
-def test_five_nodes_are_ready_before_the_load_comes(
-    control_plane: ControlPlane, tmp_path: Path
-) -> None:
+def test_five_nodes_are_ready_before_the_load_comes(control_plane: ControlPlane, tmp_path: Path) -> None:
     with Product(control_plane, tmp_path, **{"feature-gates": "CapacityBuffer=true"}) as product:
         product.apply(NODE_CLASS)
         product.apply(POOL)

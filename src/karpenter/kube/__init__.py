@@ -42,11 +42,13 @@ from karpenter.kube.events import Recorder, Subject
 from karpenter.kube.informer import Change, Informer, Key
 from karpenter.kube.kinds import Kind
 from karpenter.kube.lease import Elector, LeaseTimes
+from karpenter.kube.limits import Allowance
 
 __all__ = [
     "APPLY",
     "JSON_PATCH",
     "MERGE_PATCH",
+    "Allowance",
     "AlreadyExistsError",
     "ApiError",
     "Change",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client's own limit on requests a second: a bucket of tokens that fills at a steady rate.
+"""The client's own limits: buckets of tokens that fill at a steady rate, to wait for or to go without.
 
 Those who must wait are served in the order they came. The bucket may go into debt: each waiter takes its
 token at once and sleeps until the debt in front of it is paid, so that no timer is woken in vain.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from karpenter.kit.clock import Clock
 
-__all__ = ["TokenBucket"]
+__all__ = ["Allowance", "TokenBucket"]
 
 
 class TokenBucket:
@@ -35,3 +35,24 @@ class TokenBucket:
         wait_s = -self._tokens / self._rate_per_s
         await self._clock.sleep(wait_s)
         return wait_s
+
+
+class Allowance:
+    """Allows ``burst`` at once and ``rate_per_s`` each second; who finds nothing left goes without."""
+
+    def __init__(self, clock: Clock, *, rate_per_s: float, burst: float) -> None:
+        self._clock = clock
+        self._rate_per_s = rate_per_s
+        self._burst = burst
+        self._left = float(burst)
+        self._filled_at = clock.monotonic()
+
+    def take(self) -> bool:
+        """Takes one, if there is one, and tells whether there was."""
+        now = self._clock.monotonic()
+        self._left = min(self._burst, self._left + (now - self._filled_at) * self._rate_per_s)
+        self._filled_at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True

@@ -52,14 +52,24 @@ class KubeJournal:
             JournalError: The API server did not take it: nothing may be launched.
         """
         name, data = _name(intent.token), {_KEY: msgspec.json.encode(intent).decode()}
+        manifest = {"metadata": {"name": name, "labels": {_LABEL: "true"}}, "data": data}
         try:
+            if intent.assigned is not None and await self._replaced(name, data):
+                return
             try:
-                manifest = {"metadata": {"name": name, "labels": {_LABEL: "true"}}, "data": data}
                 await self._client.create(CONFIG_MAPS, manifest, self._namespace)
             except AlreadyExistsError:
                 await self._client.patch(CONFIG_MAPS, name, {"data": data}, self._namespace)
         except KubeError as error:
             raise self._problem("written", error) from error
+
+    async def _replaced(self, name: str, data: Mapping[str, str]) -> bool:
+        """Writes an answer over its question; tells whether there was one, as there nearly always is."""
+        try:
+            await self._client.patch(CONFIG_MAPS, name, {"data": data}, self._namespace)
+        except NotFoundError:
+            return False
+        return True
 
     async def load(self) -> Sequence[LaunchIntent]:
         """Gives every intent, the oldest first.

@@ -22,8 +22,6 @@ from karpenter.api.core import (
     PersistentVolumeClaim,
     Pod,
     PodDisruptionBudget,
-    ReplicaSet,
-    StatefulSet,
     StorageClass,
     VolumeAttachment,
 )
@@ -34,7 +32,7 @@ from karpenter.kit.clock import Clock
 from karpenter.kube import Client, Informer, Kind
 from karpenter.kube import kinds as known
 
-__all__ = ["STORED_NODE_CLASSES", "STORED_NODE_POOLS", "Informers", "Stored"]
+__all__ = ["STORED_NODE_CLASSES", "STORED_NODE_POOLS", "Informers", "Replicas", "Stored", "Workload"]
 
 
 class Stored(Frozen):
@@ -47,6 +45,21 @@ class Stored(Frozen):
     status: Mapping[str, Any] = EMPTY
 
 
+class Replicas(Frozen):
+    """How many pods a workload is to have; one if it does not say."""
+
+    replicas: int = 1
+
+
+class Workload(Frozen):
+    """A ReplicaSet or StatefulSet, of which only the number of its pods is of interest: there may be thousands."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: Replicas = Replicas()
+
+
+_REPLICA_SETS: Final = Kind(Workload, "ReplicaSet", "replicasets", group="apps", namespaced=True)
+_STATEFUL_SETS: Final = Kind(Workload, "StatefulSet", "statefulsets", group="apps", namespaced=True)
 STORED_NODE_POOLS: Final = Kind(Stored, "NodePool", "nodepools", group="karpenter.sh")
 STORED_NODE_CLASSES: Final = Kind(Stored, "EC2NodeClass", "ec2nodeclasses", group="karpenter.k8s.aws")
 
@@ -68,8 +81,8 @@ class Informers:
     attachments: Informer[VolumeAttachment]
     namespaces: Informer[Namespace]
     budgets: Informer[PodDisruptionBudget]
-    replica_sets: Informer[ReplicaSet]
-    stateful_sets: Informer[StatefulSet]
+    replica_sets: Informer[Workload]
+    stateful_sets: Informer[Workload]
 
     @classmethod
     def of(
@@ -104,8 +117,8 @@ class Informers:
             attachments=follow(known.VOLUME_ATTACHMENTS, node=lambda each: _one(each.spec.node_name)),
             namespaces=follow(known.NAMESPACES),
             budgets=follow(known.POD_DISRUPTION_BUDGETS),
-            replica_sets=follow(known.REPLICA_SETS),
-            stateful_sets=follow(known.STATEFUL_SETS),
+            replica_sets=follow(_REPLICA_SETS),
+            stateful_sets=follow(_STATEFUL_SETS),
         )
 
     @property

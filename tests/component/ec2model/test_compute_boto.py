@@ -167,6 +167,7 @@ def test_errors_per_override_come_through_the_wire(model: Model) -> None:
     }
     assert found == {("c5.large", "InsufficientInstanceCapacity"), ("m5.large", "VcpuLimitExceeded")}
     assert answer["Instances"][0]["InstanceType"] == "m5.large"
+    assert [each["pricePerHour"] for each in model.get("state")["ec2"]["instances"]] == [0.096]
 
 
 def test_refusals_carry_ec2s_codes(model: Model) -> None:

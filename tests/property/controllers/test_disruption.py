@@ -8,6 +8,7 @@ import math
 import random
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -135,6 +136,7 @@ async def run(seed: int) -> Watched:
     return world
 
 
+@pytest.mark.timeout(180)  # each example is a life of its own, with threads
 @given(st.integers(0, 10**6))
 def test_budgets_protections_and_replacements_hold_whatever_happens_in_between(seed: int) -> None:
     world = asyncio.run(run(seed))

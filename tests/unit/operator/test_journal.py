@@ -47,6 +47,18 @@ async def test_an_answer_takes_the_place_of_the_question() -> None:
 
     [found] = await journal.load()
     assert found.assigned == {}
+    assert [each.verb for each in client.calls] == ["create", "patch"]
+
+
+async def test_a_question_that_is_asked_again_and_an_answer_without_one_are_written_too() -> None:
+    client = PaperClient()
+    journal = KubeJournal(client, "karpenter")
+    await journal.put(intent("a"))
+
+    await journal.put(intent("a", minutes=3))
+    await journal.put(intent("b", minutes=4, assigned={}))
+
+    assert [(each.token, each.assigned) for each in await journal.load()] == [("a", None), ("b", {})]
 
 
 async def test_a_settled_launch_is_dropped_and_dropping_twice_is_no_trouble() -> None:

@@ -15,6 +15,8 @@ def test_the_defaults_are_karpenters() -> None:
     assert (settings.batch_idle_duration, settings.batch_max_duration) == (1.0, 10.0)
     assert (settings.kube_client_qps, settings.kube_client_burst) == (200, 300)
     assert (settings.metrics_port, settings.health_probe_port) == (8080, 8081)
+    # Kubelets and Prometheus ask from outside the pod.
+    assert settings.bind_address == "0.0.0.0"  # noqa: S104
     assert settings.vm_memory_overhead_percent == 0.075
     assert settings.leader_election_name == "karpenter-leader-election"
     assert settings.feature_gates == Gates(reserved_capacity=True)

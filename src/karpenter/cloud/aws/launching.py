@@ -208,6 +208,16 @@ class Launcher:
             return outcome
         raise outcome or LaunchError(f"launch of {order.claim_name} was given up", hint="it is tried again")
 
+    async def knows(self, claim: NodeClaim) -> bool:
+        """Return whether a launch of the claim at this attempt was answered, or was begun and is still open.
+
+        Raises:
+            JournalError: The journal cannot be read.
+        """
+        await self._load()
+        member = (claim.metadata.uid, launch_attempt(claim))
+        return member in self._answered or any(member in each.members for each in self._open.values())
+
     def claims_of(self, instance_id: str, tags: Mapping[str, str]) -> frozenset[str]:
         """Return the UIDs of the claims that an instance may belong to, as far as this process knows.
 
@@ -472,7 +482,10 @@ class Launcher:
         self._tidied_at = now
         oldest = self.parts.clock.now() - timedelta(seconds=_REMEMBERED_S)
         outdated = [each for each in await journal.load() if each.written_at < oldest]
-        await journal.drop([each.token for each in outdated if each.assigned is not None])
+        # Also those that nobody asked after: their claims are gone, and their instances carry tags.
+        await journal.drop([each.token for each in outdated])
+        for each in outdated:
+            self._closed(each.token)
 
     async def _look_for(
         self, lot: tuple[Order, ...], prepared: _Prepared

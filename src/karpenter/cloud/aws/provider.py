@@ -153,7 +153,8 @@ class AwsProvider:
             raise NodeClassNotReadyError(node_class.metadata.name, ready.reason, ready.message)
         if not claim.metadata.uid:
             raise LaunchError(f"claim {claim.metadata.name} has no UID, which a launch is told apart by")
-        adopted = await self._adopt(claim)
+        # What the journal knows is settled there, or the journal would keep it open for ever.
+        adopted = None if await self.launcher.knows(claim) else await self._adopt(claim)
         if adopted is None:
             try:
                 launched = await self.launcher.launch(claim, node_class)

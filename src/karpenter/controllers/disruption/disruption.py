@@ -173,7 +173,7 @@ class Disruption:
         stamp = self._cluster.stamp.value
         view = await self.view()
         started = self._clock.monotonic()
-        answer = await asyncio.to_thread(self._rules.propose, view.snapshot, view.situation, view.now)
+        answer = await self._propose(view)
         took_s = self._clock.monotonic() - started
         pause_s = max(_AGAIN_S, _PAUSE_SHARE * took_s)
         self._report(view, answer, took_s)
@@ -191,6 +191,18 @@ class Disruption:
             self._fresh_until = self._clock.monotonic() + retry_s
         return retry_s
 
+    async def _propose(self, view: View) -> Command | Blocked:
+        """Decides somewhere else than on the event loop."""
+        given_up = asyncio.Event()
+        late = view.situation.settings.stop
+        settings = replace(view.situation.settings, stop=lambda: given_up.is_set() or late())
+        situation = replace(view.situation, settings=settings)
+        try:
+            return await asyncio.to_thread(self._rules.propose, view.snapshot, situation, view.now)
+        finally:
+            # A thread cannot be cancelled, and the process waits for it to end.
+            given_up.set()
+
     async def view(
         self,
         staying: Collection[str] = (),
@@ -204,8 +216,7 @@ class Disruption:
         pools = self._cluster.effective.pools
         self.remembering.learn(lambda memory: memory.hour_passed(pools, now, self._settings.choices))
         self.remembering.learn(lambda memory: memory.counted(replicas_of(self._cluster, memory), now))
-        started = self._clock.monotonic()
-        deadline = started + self._settings.decide_s
+        deadline = self._clock.monotonic() + self._settings.decide_s
         situation = Situation(
             candidates=candidates(self._cluster, staying=staying, retry_at=self._retry_moments(now)),
             policies={name: self._policy(pool) for name, pool in pools.items()},
@@ -305,6 +316,7 @@ class Disruption:
         if took_s > self._settings.decide_s:
             self._metrics.consolidation_timeouts.labels("multi").inc()
         self.teller.budgets(view.situation, view.now)
+        self.teller.measure(view.snapshot, view.situation, answer.verdicts)
         self.teller.stay(answer.verdicts)
 
     def _claim_changed(self, change: Change[NodeClaim]) -> None:

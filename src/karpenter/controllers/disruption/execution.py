@@ -176,8 +176,6 @@ class Execution:
         keys = []
         for group in sorted(found):
             command = self._taken_over(found[group])
-            # Stages of one command that did not get far are commands of their own to us.
-            command.decided_at += group[2] * 1e-6 if command.key in self.running else 0.0
             self.running[command.key] = command
             keys.append(command.key)
         return tuple(keys)

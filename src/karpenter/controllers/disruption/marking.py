@@ -34,6 +34,7 @@ from karpenter.kit.durations import Duration, DurationError, parse_nillable_dura
 from karpenter.kit.workqueue import WorkQueue
 from karpenter.kube import Change, Client, ConflictError, NotFoundError
 from karpenter.kube.kinds import NODE_CLAIMS
+from karpenter.model.hashes import POOL_HASH_VERSION, pool_hash
 from karpenter.model.requirements import RequirementError, Requirements
 from karpenter.observe import Metrics, get_log, reporting
 from karpenter.state import Cluster, Stored
@@ -49,10 +50,10 @@ _STAMP_EVERY: Final = timedelta(seconds=10)
 
 def own_drift(claim: NodeClaim, pool: NodePool) -> str:
     """Gives why a claim no longer equals its pool, or an empty text."""
-    made, now = claim.metadata.annotations, pool.metadata.annotations
-    keys = (names.NODEPOOL_HASH, names.NODEPOOL_HASH_VERSION)
-    is_known = all(each.get(key) for each in (made, now) for key in keys)
-    if is_known and made[keys[1]] == now[keys[1]] and made[keys[0]] != now[keys[0]]:
+    made = claim.metadata.annotations
+    # Reckoned anew: a pool that was written through v1beta1 may not show its own fingerprint.
+    is_known = made.get(names.NODEPOOL_HASH_VERSION) == POOL_HASH_VERSION and names.NODEPOOL_HASH in made
+    if is_known and made[names.NODEPOOL_HASH] != pool_hash(pool):
         return "NodePoolDrifted"
     try:
         wanted = Requirements.from_expressions(pool.spec.template.spec.requirements)

@@ -67,6 +67,8 @@ class Running:
         reason: Why.
         words: One sentence.
         parts: Its stages.
+        first: Which of the command's stages the first part is: stages that another process has begun are gone on with
+            one by one.
         price_before: Dollars an hour of all that goes.
         price_after: Dollars an hour of all that comes.
         current: Which stage is being carried out.
@@ -83,6 +85,7 @@ class Running:
     reason: Reason
     words: str
     parts: list[Part]
+    first: int = 0
     price_before: float = 0.0
     price_after: float = 0.0
     current: int = 0
@@ -101,7 +104,7 @@ class Running:
     @property
     def key(self) -> str:
         """Tells it apart from a later command of the same content."""
-        return f"{self.id}@{self.decided_at!r}"
+        return f"{self.id}@{self.decided_at!r}/{self.first}"
 
     @property
     def claims(self) -> tuple[str, ...]:
@@ -130,7 +133,7 @@ class Running:
     def names_of(self, index: int) -> tuple[str, ...]:
         """Gives the names of the claims that come before a stage."""
         return tuple(
-            replacement_name(node.pool, self.id, self.decided_at, index, position)
+            replacement_name(node.pool, self.id, self.decided_at, self.first + index, position)
             for position, node in enumerate(self.parts[index].stage.launch)
         )
 
@@ -142,7 +145,7 @@ class Running:
             decided_at=self.decided_at,
             role="launch" if role == "launch" else "remove",
             reason=str(self.reason),
-            stage=index,
+            stage=self.first + index,
             remove=tuple(part.claims.values()),
             launch=part.launch,
             is_settled=is_settled,
@@ -187,6 +190,7 @@ def adopted(record: Record, nodes: dict[str, str], prices: dict[str, float | Non
         reason=Reason(record.reason),
         words=f"command {record.command} is gone on with",
         parts=[part],
+        first=record.stage,
         price_before=before,
         price_after=before - record.saving_per_hour,
         phase=Phase.AWAIT,

@@ -17,6 +17,7 @@ from karpenter.consolidation.budgets import Quota
 from karpenter.consolidation.types import Reason, Situation, Verdict, VerdictKind
 from karpenter.kube import Recorder, Subject
 from karpenter.kube.kinds import NODE_CLAIMS, NODE_POOLS, NODES
+from karpenter.model.snapshot import Snapshot
 from karpenter.observe import DecisionKind, DecisionLog, Metrics, get_log
 from karpenter.state import Cluster, Member
 
@@ -46,6 +47,22 @@ _BLOCKING: Final = frozenset(
         VerdictKind.POD_PROTECTED,
         VerdictKind.PDB,
         VerdictKind.SEVERAL_PDBS,
+    }
+)
+
+
+# Nobody asks that the node be left alone: price, room or a budget decides.
+_WEIGHED: Final = frozenset(
+    {
+        VerdictKind.GOES,
+        VerdictKind.WAITS,
+        VerdictKind.BUDGET,
+        VerdictKind.NO_ROOM,
+        VerdictKind.NOT_CHEAPER,
+        VerdictKind.SAVING,
+        VerdictKind.BALANCED,
+        VerdictKind.SPOT,
+        VerdictKind.LIMITS,
     }
 )
 
@@ -276,6 +293,19 @@ class Teller:
                     self._metrics.pool_allowed_disruptions.labels(pool, name).set(left)
                 if allowed.nodes == 0:
                     self._tell_pool(pool, reason, allowed.budget)
+
+    def measure(self, snapshot: Snapshot, situation: Situation, verdicts: Mapping[str, Verdict]) -> None:
+        """Measures what pools cost, and how many nodes could be taken for each reason."""
+        cost = dict.fromkeys(situation.policies, 0.0)
+        for node in snapshot.nodes:
+            if node.managed and node.pool in cost:
+                cost[node.pool] += node.price_per_hour or 0.0
+        for pool, dollars in cost.items():
+            self._metrics.pool_cost.labels(pool).set(dollars)
+        drifted = sum(bool(each.drifted) and not each.leaving for each in situation.candidates)
+        weighed = sum(each.kind in _WEIGHED for each in verdicts.values())
+        self._metrics.eligible_nodes.labels("drifted").set(drifted)
+        self._metrics.eligible_nodes.labels("underutilized").set(weighed)
 
     def _tell_pool(self, name: str, reason: Reason, budget: str) -> None:
         pool = self._cluster.pool(name)

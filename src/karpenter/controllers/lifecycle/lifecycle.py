@@ -28,6 +28,7 @@ from karpenter.cloud.errors import (
 )
 from karpenter.cloud.protocol import CloudProvider, Machine, next_attempt
 from karpenter.controllers.lifecycle.joining import lacks, registration_patch, takes_pods
+from karpenter.controllers.lifecycle.waitingroom import WaitingRoom
 from karpenter.kit.backoff import BackoffPolicy, BackoffTable
 from karpenter.kit.clock import Clock
 from karpenter.kit.workqueue import WorkQueue
@@ -46,8 +47,6 @@ _JOIN_AGAIN_S: Final = 10.0
 # As a work queue waits: what was refused for a cause that a person must remove is asked for ever more rarely.
 _REFUSED_AGAIN: Final = BackoffPolicy(base_s=1.0, cap_s=60.0, jitter=0.2)
 _DIED: Final = "InstanceDied"
-# How long a node that has joined waits to be ready and for its planned pods to be told: they are help, not need.
-_TELLING_S: Final = 15.0
 # How long the cloud's lists may lack an instance that was launched, perhaps by a process that is no more.
 _UNLISTED: Final = timedelta(seconds=60)
 
@@ -90,7 +89,7 @@ class Lifecycle:
         self._queue: WorkQueue[str] = WorkQueue(
             self.reconcile, clock, workers=settings.workers, on_error=self._failed
         )
-        self._joined_at: dict[str, float] = {}
+        self._waiting = WaitingRoom()
         cluster.informers.claims.on_change(lambda change: self._queue.add(change.object.metadata.name))
         cluster.nominations.on_told(self._queue.add)
         cluster.informers.nodes.on_change(self._node_changed)
@@ -105,7 +104,7 @@ class Lifecycle:
         claim = self._cluster.informers.claims.get(name)
         if claim is None:
             self._queue.forget(name)
-            self._joined_at.pop(name, None)
+            self._waiting.let_go(name)
             return None
         if claim.metadata.deletion_timestamp is not None:
             return None
@@ -129,17 +128,11 @@ class Lifecycle:
         return await self._late(name)
 
     def _hold_s(self, name: str, node: Node) -> float:
-        """Gives how long a node that has joined is kept from pods, until the scheduler knows which ones are for it.
-
-        It forgets what it was told when it tries a pod too early, so a node is let go when all else is ready.
-        """
-        nominations = self._cluster.nominations
-        is_awaited = nominations.is_telling and bool(nominations.pods_of(name))
-        if not is_awaited or (takes_pods(node) and nominations.is_told(name)):
-            self._joined_at.pop(name, None)
-            return 0.0
-        now = self._clock.monotonic()
-        return max(self._joined_at.setdefault(name, now) + _TELLING_S - now, 0.0)
+        """Gives how long a node that has joined is kept from pods, until the scheduler knows which ones are for it."""
+        nominations, now = self._cluster.nominations, self._clock.monotonic()
+        if not nominations.is_telling or not nominations.pods_of(name):
+            return self._waiting.let_go(name)
+        return self._waiting.hold_s(name, now, is_ready=takes_pods(node) and nominations.is_told(name))
 
     async def _launch(self, claim: NodeClaim) -> float | None:
         """Launches the claim's machine; gives the seconds after which to ask again, or None."""

@@ -33,7 +33,7 @@ from karpenter.controllers.provisioning.waiting import (
 )
 from karpenter.kit.batching import BatchWindow
 from karpenter.kit.clock import Clock
-from karpenter.kube import Change, Client, Recorder, Subject
+from karpenter.kube import Allowance, Change, Client, Recorder, Subject
 from karpenter.kube.kinds import PODS
 from karpenter.model.pods import stands_for_buffer
 from karpenter.model.snapshot import Snapshot
@@ -53,6 +53,9 @@ _CREATED_AT_ONCE: Final = 50
 _ENOUGH_PODS: Final = 500
 # Below this, the scheduler (or another one) does not heed nominations, and plans must allow for it.
 _FOLLOWED_SHARE: Final = 0.5
+# As Karpenter: the pods of a small plan are told each, of a large one some.
+_EVENTS_PER_S: Final = 5.0
+_EVENTS_AT_ONCE: Final = 10
 _NEWS_IDLE_S: Final = 0.05
 _NEWS_MAX_S: Final = 0.5
 _EVERYBODY: Final = ""
@@ -121,6 +124,7 @@ class Provisioner:
         self.orders = Orders(client, cluster, metrics, controller="provisioner")
         self.nominator = Nominator(client, cluster, is_on=settings.nominate)
         self.follower = Follower(cluster, metrics)
+        self._events = Allowance(clock, rate_per_s=_EVENTS_PER_S, burst=_EVENTS_AT_ONCE)
         self._window: BatchWindow[str] = BatchWindow(
             clock,
             idle_s=settings.batch_idle_s,
@@ -278,7 +282,9 @@ class Provisioner:
         self._cluster.nominations.promise((pod.metadata.uid for pod in pods), key, lasts_s)
         self.follower.planned(pods, key)
         for pod in pods:
-            self._recorder.tell(Subject.of(PODS, pod), "Nominated", f"Pod should schedule on: {place}")
+            # An event a pod is as many writes as there are pods, just when the server has most to do.
+            if self._events.take():
+                self._recorder.tell(Subject.of(PODS, pod), "Nominated", f"Pod should schedule on: {place}")
 
     def _refuse(self, rejections: Iterable[Rejection]) -> None:
         for rejection in rejections:

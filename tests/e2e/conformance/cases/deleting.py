@@ -82,6 +82,9 @@ def requests() -> Iterator[Request]:
     yield Request("delete/pod-now", "DELETE", f"{_PODS}/slow?gracePeriodSeconds=0")
     yield Request("delete/pod-gone", "GET", f"{_PODS}/slow")
     yield Request("delete/pod-grace-odd", "DELETE", f"{_PODS}/slow?gracePeriodSeconds=x")
+    yield Request("delete/pod-grace-endless", "DELETE", f"{_PODS}/slow?gracePeriodSeconds={'9' * 20}")
+    for name in ("default", "kube-system", "kube-public"):
+        yield Request(f"delete/own-namespace-{name}", "DELETE", f"/api/v1/namespaces/{name}")
     ended = pod("ended", nodeName="n1")
     yield Request("delete/ended-make", "POST", _PODS, ended, compared=False)
     yield Request(

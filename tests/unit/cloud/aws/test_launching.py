@@ -74,9 +74,7 @@ async def test_claims_of_the_same_types_share_a_request_whatever_their_pods_ask_
 
 
 async def test_claims_that_would_be_sold_different_types_do_not_share_and_most_pods_go_first() -> None:
-    stand = Stand(
-        kind("m5.large", price=0.1), kind("m5.4xlarge", price=0.4, cpu=16), journal=MemoryJournal()
-    )
+    stand = Stand(kind("m5.large", price=0.1), kind("m5.4xlarge", price=0.4, cpu=16), journal=MemoryJournal())
     both = ("m5.large", "m5.4xlarge")
 
     small, large, _ = await stand.launch(
@@ -410,14 +408,17 @@ async def test_the_journal_is_tidied_now_and_then() -> None:
     journal.intents[token] = replace(
         journal.intents[token], written_at=stand.clock.now() - timedelta(hours=25)
     )
+    unanswered = replace(journal.intents[token], token="nobody-asks", members=(("gone", 1),), assigned=None)
+    journal.intents[unanswered.token] = unanswered
 
     await stand.launch(claim("soon"))
     before = len(journal.intents)
     await stand.clock.advance(601)
     await stand.launch(claim("later"))
 
-    assert before == 2
+    assert before == 3
     assert token not in journal.intents
+    assert unanswered.token not in journal.intents
     assert len(journal.intents) == 2
 
 
@@ -486,6 +487,19 @@ async def test_closing_gives_up_on_what_was_not_sent() -> None:
         await waiting
 
     assert stand.fleets == []
+
+
+async def test_a_launch_that_was_begun_or_answered_is_known_to_the_next_process() -> None:
+    stand = Stand(journal=MemoryJournal())
+    stand.ec2.lost_replies = 1
+    await stand.launch(claim("begun"))
+    stand.restart()
+    await stand.launch(claim("answered"))
+    stand.restart()
+
+    known = [await stand.launcher.knows(claim(uid)) for uid in ("begun", "answered", "new")]
+
+    assert known == [True, True, False]
 
 
 async def test_a_replica_that_leads_again_reads_what_another_launched_meanwhile() -> None:

@@ -241,12 +241,12 @@ def test_an_empty_node_goes_though_there_are_no_pods_at_all() -> None:
 
 
 def test_a_stop_ends_the_search_where_it_is() -> None:
-    nodes = [node((4, 8, 10), [(0, 1)], price=0.3 + i / 100, gain=0.3 + i / 100) for i in range(40)]
+    nodes = [node((4, 8, 10), [(0, 1)], price=0.3 + i / 100, gain=0.3 + i / 100) for i in range(30)]
     ground = terrain([kind(1, 2)], nodes)
-    for calls in range(0, 60, 3):
+    for calls in (0, 1, 5, 20, 45):
         left = iter(range(calls))
 
-        outcome = explore(ground, 100, 1, partial(_is_over, left))
+        outcome = explore(ground, 20, 1, partial(_is_over, left))
 
         assert outcome.copy.cost <= 0.0
         assert sum(step.gain for step in outcome.steps) == pytest.approx(-outcome.copy.cost)
@@ -265,11 +265,11 @@ def test_tries_improve_and_never_harm() -> None:
             price=0.2 + i % 5 / 10,
             gain=0.2 + i % 5 / 10,
         )
-        for i in range(30)
+        for i in range(16)
     ]
     ground = terrain([kind(cpu, memory) for cpu, memory in sizes], nodes)
 
-    costs = [found_on(ground, tries).copy.cost for tries in (0, 50, 300)]
+    costs = [found_on(ground, tries).copy.cost for tries in (0, 20, 120)]
 
     assert costs == sorted(costs, reverse=True)
     assert costs[2] < costs[0]

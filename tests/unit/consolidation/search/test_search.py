@@ -9,15 +9,15 @@ import msgspec
 import pytest
 
 from karpenter.api.core import ContainerPort, PodResourceClaim
-from karpenter.api.labels import CAPACITY_TYPE, HOSTNAME, ZONE
+from karpenter.api.labels import HOSTNAME, INSTANCE_TYPE, ZONE
 from karpenter.consolidation.search import search
 from karpenter.consolidation.types import Rearrangement, Removable, World
 from karpenter.model.pods import is_reschedulable
 from karpenter.model.snapshot import NodeView
 from tests.strategies.clusters import nodepool
 from tests.strategies.expressions import expression, node_term, pod_term, requirement, spread
-from tests.strategies.machines import ZONES, instance_type
-from tests.strategies.pods import daemon, pod
+from tests.strategies.machines import ZONES
+from tests.strategies.pods import daemon, daemon_on, pod
 from tests.strategies.problems import Problem
 from tests.unit.consolidation.world import C5_LARGE, M5_XLARGE, W1_TYPES, holding, replica
 
@@ -69,6 +69,17 @@ def test_several_nodes_become_a_cheaper_one_with_all_that_hold_their_pods_to_cho
     assert len(launch.pods) == 3
     assert launch.daemon_overhead["cpu"] == 100
     assert found.saving_per_hour == pytest.approx(0.6 - 0.085)
+
+
+def test_pods_of_daemon_sets_go_with_their_node() -> None:
+    agent = daemon()
+    leaving = _with(holding("leaving", 1), daemon_on(agent, "leaving"))
+
+    found = search(
+        world(holding("other", 0), leaving, keep=("other",), problem={"types": (), "daemons": (agent,)})
+    )
+
+    assert targets(found) == {"inflate-leaving-0": "other"}
 
 
 def test_without_nodes_nothing_is_found() -> None:
@@ -153,17 +164,14 @@ def test_waiting_pods_and_ghosts_hold_room_and_unreadable_ones_do_not_matter() -
 
 def test_a_claim_names_only_combinations_that_all_hold_the_pods() -> None:
     either = (
-        node_term(expression(ZONE, "In", A), expression(CAPACITY_TYPE, "In", "spot")),
-        node_term(expression(ZONE, "In", B), expression(CAPACITY_TYPE, "In", "on-demand")),
+        node_term(expression(ZONE, "In", A), expression(INSTANCE_TYPE, "In", "m5.large")),
+        node_term(expression(ZONE, "In", B), expression(INSTANCE_TYPE, "In", "c5.large")),
     )
-    types = (instance_type("m5.large", cpu=2, memory_gib=8, price=0.1),)
-    leaving = _with(
-        holding("leaving", 0, M5_XLARGE, capacity_type="spot"), replica("r", "leaving", node_affinity=either)
-    )
+    leaving = _with(holding("leaving", 0, M5_XLARGE), replica("r", "leaving", node_affinity=either))
 
-    (launch,) = search(world(leaving, problem={"types": types})).launch
+    (launch,) = search(world(leaving)).launch
 
-    assert {(each.zone, each.capacity_type) for each in launch.alternatives} == {(A, "spot")}
+    assert {(each.zone, each.instance_type) for each in launch.alternatives} == {(B, "c5.large")}
 
 
 def test_the_first_pool_that_can_hold_a_pod_is_the_one_that_buys() -> None:

@@ -148,6 +148,8 @@ async def test_why_each_node_stays_is_told_once_as_event_metric_and_decision() -
     [kept] = [each for each in world.decisions.since() if each.kind is DecisionKind.KEEP]
     assert kept.details["verdicts"]["n1"]["values"] == {"pod": "shop/web-1"}
     assert world.disruption.teller.verdicts == verdicts
+    assert world.metrics.pool_cost.labels("default")._value.get() == 0.085
+    assert world.metrics.eligible_nodes.labels("underutilized")._value.get() == 1
     staying = world.metrics.staying_nodes.labels("default", "PodDisruptionBudget")
     assert staying._value.get() == 1
     world.propose = lambda *_: Blocked("nothing")

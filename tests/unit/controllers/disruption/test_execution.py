@@ -137,6 +137,8 @@ async def test_whatever_write_is_the_last_the_next_process_comes_to_the_same_end
     died = 0
     for writes in range(60):
         world = make()
+        world.settings = replace(world.settings, execution=ExecutionSettings(validation_wait_s=1.0))
+        world.start()
         world.client.writes_left = writes
         try:
             await world.until_quiet()
@@ -419,3 +421,51 @@ async def test_stages_follow_each_other_and_what_fails_later_undoes_nothing_befo
     await world.step()
     assert world.disruption.execution.running == {}
     assert [each.kind for each in world.decisions.since()][-1] is DecisionKind.SETTLE
+
+
+async def test_a_node_that_goes_by_itself_while_a_command_waits_is_not_taken_back_from_anybody() -> None:
+    world = emptied()
+    world.node("n3")
+    await world.look()
+    assert world.tainted == ["n2", "n3"]
+    await world.client.delete(NODE_CLAIMS, "claim-n2")
+    world.live()
+
+    await world.pass_time(15.0)
+    await world.step()
+
+    left = {each.metadata.name for each in world.claims if each.metadata.deletion_timestamp is None}
+    assert left == {"claim-n1"}
+
+
+async def test_a_node_that_goes_between_the_order_and_its_record_takes_the_command_back() -> None:
+    world = oversized()
+    await world.look()
+    await world.pass_time(15.0)
+    settle = world.disruption.execution._hands.settle
+
+    async def gone(claim: str, record: Any) -> bool:
+        await settle(claim, record)
+        return False
+
+    world.disruption.execution._hands.settle = gone  # type: ignore[method-assign]
+    await world.step()
+
+    assert rolled_back(world)[0].endswith("one of its nodes is gone")
+    world.live()
+    assert [each.metadata.name for each in world.claims] == ["claim-n1"]
+
+
+async def test_a_command_about_money_that_nobody_can_reckon_says_nothing_of_it() -> None:
+    world = oversized()
+    await world.look()
+    for part in next(iter(world.disruption.execution.running.values())).parts:
+        part.prices.clear()
+
+    for _ in range(12):
+        await world.pass_time(4.0)
+        await world.step()
+
+    assert world.kinds == ["c5.large"]
+    assert DecisionKind.SETTLE not in {each.kind for each in world.decisions.since()}
+    assert world.disruption.remembering.memory.promises[0].realised_per_hour is None

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from karpenter.cloud.errors import CloudError, NodeClaimNotFoundError
 from karpenter.controllers.disruption import DaemonPlans, Marking
 from karpenter.kube import ConflictError, NotFoundError
 from karpenter.kube.kinds import NODE_CLAIMS, PODS
+from karpenter.model.hashes import POOL_HASH_VERSION, pool_hash
 from karpenter.observe import DecisionLog
 from karpenter.scheduling import SolveOptions, solve
 from karpenter.state import STORED_NODE_CLASSES, STORED_NODE_POOLS
@@ -117,15 +119,16 @@ async def test_a_pool_that_never_consolidates_has_no_consolidatable_node(after: 
 
 async def test_a_claim_of_another_template_has_drifted() -> None:
     scene = Scene()
-    version = {names.NODEPOOL_HASH_VERSION: "py1"}
-    scene.world.pool(annotations={names.NODEPOOL_HASH: "2", **version})
+    pool = scene.world.cluster.pool("default")
+    assert pool is not None
+    version = {names.NODEPOOL_HASH_VERSION: POOL_HASH_VERSION}
 
     assert await scene.reason("Drifted") == ""
     scene.annotate(**{names.NODEPOOL_HASH: "1", names.NODEPOOL_HASH_VERSION: "v3"})
     assert await scene.reason("Drifted") == ""
     scene.annotate(**{names.NODEPOOL_HASH: "1", **version})
     assert await scene.reason("Drifted") == "NodePoolDrifted"
-    scene.annotate(**{names.NODEPOOL_HASH: "2", **version})
+    scene.annotate(**{names.NODEPOOL_HASH: pool_hash(pool), **version})
     assert await scene.reason("Drifted") == ""
 
 
@@ -212,3 +215,26 @@ async def test_what_we_write_about_a_pool_wakes_none_of_its_claims() -> None:
     assert len(scene.marking._queue) == 0
     scene.world.pool()
     assert len(scene.marking._queue) == 1
+
+
+async def test_it_works_through_what_changed_and_leaves_nodes_that_are_not_ready() -> None:
+    scene = Scene()
+    task = asyncio.ensure_future(scene.marking.run())
+    await scene.world.clock.advance(1.0)
+    task.cancel()
+
+    assert await scene.reason("Consolidatable") == "Consolidatable"
+    raw = dict(scene.world.client.raw_object(NODE_CLAIMS, "claim-n1") or {})
+    launched = [each for each in raw["status"]["conditions"] if each["type"] == "Launched"]
+    scene.world.client.store(NODE_CLAIMS, {**raw, "status": {**raw["status"], "conditions": launched}})
+    assert await scene.reason("Consolidatable") == ""
+
+
+async def test_a_young_claim_is_not_asked_whether_its_type_is_still_sold() -> None:
+    scene = Scene()
+    scene.cloud.types = scene.cloud.types[:1]
+    raw = dict(scene.world.client.raw_object(NODE_CLAIMS, "claim-n1") or {})
+    young = {**raw["metadata"], "creationTimestamp": "2026-01-01T00:00:00Z"}
+    scene.world.client.store(NODE_CLAIMS, {**raw, "metadata": young})
+
+    assert await scene.reason("Drifted") == ""

@@ -362,6 +362,15 @@ async def test_a_member_counts_as_told_once_its_pods_are_nominated_and_again_aft
     assert written == ["a", "b", "a"]
 
 
+async def test_of_a_large_plan_some_pods_are_told_where_they_go_and_the_server_is_spared_the_rest() -> None:
+    scene = Scene()
+    scene.pend(*(f"p{number:02}" for number in range(30)))
+
+    await scene.provisioner.provision()
+
+    assert [reason for _, reason, _ in scene.told].count("Nominated") == 10
+
+
 async def test_where_nominations_are_off_nothing_is_written_and_nobody_waits_for_it() -> None:
     scene = Scene(settings=ProvisionerSettings(nominate=False))
     scene.pend("a")

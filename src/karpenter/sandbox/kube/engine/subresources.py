@@ -20,7 +20,7 @@ from karpenter.sandbox.kube.engine.patches import patched
 from karpenter.sandbox.kube.errors import ApiError, invalid
 from karpenter.sandbox.kube.kinds.catalogue import Resource
 from karpenter.sandbox.kube.kinds.reading import DecodeError, Reader, written_time
-from karpenter.sandbox.kube.kinds.shapes import builtin_shape
+from karpenter.sandbox.kube.kinds.shapes import Shape, builtin_shape
 from karpenter.sandbox.kube.patching.plain import merge_patch
 from karpenter.sandbox.kube.storage.selecting import matches_labels
 
@@ -28,7 +28,12 @@ __all__ = ["bind", "evict", "finalize", "read_scale", "token", "write_scale"]
 
 _SCALE: Final = builtin_shape("io.k8s.api.autoscaling.v1.Scale")
 _BUDGETS: Final = "policy/poddisruptionbudgets"
+_BINDING: Final = builtin_shape("io.k8s.api.core.v1.Binding")
+_EVICTION: Final = builtin_shape("io.k8s.api.policy.v1.Eviction")
+_TOKEN_REQUEST: Final = builtin_shape("io.k8s.api.authentication.v1.TokenRequest")
 _TOKEN_S: Final = 3600
+# A real server allows as much.
+_LONGEST_TOKEN_S: Final = 1 << 32
 _SUCCESS: Final[Object] = {
     "kind": "Status",
     "apiVersion": "v1",
@@ -52,6 +57,22 @@ def _metadata(body: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(metadata, dict):
         raise ApiError.bad_request("metadata is not an object")
     return metadata
+
+
+def _typed(call: Call, shape: Shape, version: str) -> Object:
+    """Reads the body of a request by the shape of its kind; a body that is no object says nothing.
+
+    Raises:
+        ApiError: a value is of the wrong type.
+    """
+    body = parse_body(call.body, call.content_type)
+    try:
+        return Reader().object(body if isinstance(body, dict) else {}, shape)
+    except DecodeError as error:
+        kind = shape.name
+        raise ApiError.bad_request(
+            f'{kind} in version "{version}" cannot be handled as a {kind}: {error}'
+        ) from error
 
 
 def _paths(resource: Resource) -> tuple[str, str, str]:
@@ -164,14 +185,11 @@ def evict(engine: Engine, resource: Resource, target: Target, call: Call) -> Obj
     Raises:
         ApiError: a budget does (429), or more than one cover the pod (500).
     """
-    body = parse_body(call.body, call.content_type)
-    if not isinstance(body, dict):
-        raise ApiError.bad_request("the body is not an Eviction")
+    body = _typed(call, _EVICTION, "v1")
     if _metadata(body).get("name", target.name) != target.name:
         raise ApiError.bad_request("name in URL does not match name in Eviction object")
     pod = engine.stored(resource, target).obj
-    told = body.get("deleteOptions")
-    options: Object = dict(told) if isinstance(told, dict) else {}
+    options: Object = dict(body.get("deleteOptions") or {})
     if call.query.get("dryRun"):
         options["dryRun"] = ["All"]
     phase = (pod.get("status") or {}).get("phase")
@@ -274,11 +292,9 @@ def bind(engine: Engine, target: Target, call: Call) -> Object:
     Raises:
         ApiError: it has a place already, or is on its way out.
     """
-    body = parse_body(call.body, call.content_type)
-    sent = body if isinstance(body, dict) else {}
+    sent = _typed(call, _BINDING, "v1")
     name = target.name or _metadata(sent).get("name", "")
-    where = sent.get("target")
-    node = where.get("name", "") if isinstance(where, dict) else ""
+    node = (sent.get("target") or {}).get("name", "")
     if not node:
         raise ApiError(500, "", "target.name: Required value")
     spot = Target("", "v1", "pods", target.namespace, name)
@@ -317,13 +333,10 @@ def token(engine: Engine, resource: Resource, target: Target, call: Call) -> Obj
         ApiError: there is no such account.
     """
     account = engine.stored(resource, target).obj
-    body = parse_body(call.body, call.content_type)
-    told = body.get("spec") if isinstance(body, dict) else None
-    spec = dict(told) if isinstance(told, dict) else {}
-    if not isinstance(spec.get("expirationSeconds"), int):
-        spec["expirationSeconds"] = _TOKEN_S
+    spec = dict(_typed(call, _TOKEN_REQUEST, "v1").get("spec") or {})
+    spec.setdefault("expirationSeconds", _TOKEN_S)
     spec["audiences"] = spec.get("audiences") or ["https://kubernetes.default.svc"]
-    ends = engine.moment() + timedelta(seconds=spec["expirationSeconds"])
+    ends = engine.moment() + timedelta(seconds=min(max(spec["expirationSeconds"], 0), _LONGEST_TOKEN_S))
     metadata = account["metadata"]
     return {
         "kind": "TokenRequest",

@@ -29,6 +29,8 @@ __all__ = ["Watch"]
 
 _BOOKMARK_S: Final = 30.0
 _LONGEST_S: Final = 1800.0
+# Lines of larger objects are not remembered: a thousand of them would fill the machine.
+_LARGE: Final = 1 << 16
 _INITIAL_END: Final = "k8s.io/initial-events-end"
 
 
@@ -143,7 +145,7 @@ class Watch:
         return b""
 
     def _event(self, word: str, stored: Stored) -> bytes:
-        if self._table or self._metadata:
+        if self._table or self._metadata or len(stored.tail) > _LARGE:
             return self._line(word, self._object(stored))
         return _shared_line(word, self._resource, stored)
 

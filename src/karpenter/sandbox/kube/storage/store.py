@@ -243,6 +243,10 @@ class Store:
         """Forgets a watcher."""
         self._watchers.get(kind, set()).discard(watcher)
 
+    def count_watchers(self, kind: str) -> int:
+        """Tells how many watch a kind."""
+        return len(self._watchers.get(kind, ()))
+
     def end_watches(self, kind: str | None = None) -> None:
         """Ends all watches, or those of one kind."""
         for each in [kind] if kind is not None else list(self._watchers):

@@ -530,3 +530,33 @@ def test_an_unknown_field_deep_in_a_patch_is_told(api: Api) -> None:
     )
 
     assert 'unknown field \\"spec.affinity.nodeAffinity.wrong\\"' in answer.headers["Warning"]
+
+
+@pytest.mark.parametrize(
+    ("part", "body"),
+    [
+        ("binding", {"metadata": {"name": [[]]}, "target": {"name": "n"}}),
+        ("binding", {"metadata": {"annotations": {"a": 5}}, "target": {"name": "n"}}),
+        ("binding", {"target": {"name": {"a": "b"}}}),
+        ("eviction", {"deleteOptions": {"gracePeriodSeconds": "soon"}}),
+    ],
+)
+def test_what_is_written_through_a_pod_is_of_the_right_types(api: Api, part: str, body: Any) -> None:
+    api.post(PODS, pod("p"))
+
+    status, told = api.send("POST", f"{PODS}/p/{part}", body, content_type="application/json")
+
+    assert status == 400
+    assert "cannot unmarshal" in told["message"]
+    assert "nodeName" not in api.get(f"{PODS}/p")["spec"]
+
+
+def test_a_token_for_ever_ends_some_day(api: Api) -> None:
+    path = "/api/v1/namespaces/default/serviceaccounts"
+    api.post(path, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}})
+    body = {"spec": {"expirationSeconds": 10**20}}
+
+    status, told = api.send("POST", f"{path}/robot/token", body, content_type="application/json")
+
+    assert status == 201
+    assert told["status"]["expirationTimestamp"].startswith("21")
