@@ -65,7 +65,7 @@ def _use_room(board: Board, portions: list[Portion]) -> list[Portion]:
     if not board.hosts:
         return [portion for portion in portions if portion.number]
     for portion in sorted(portions, key=lambda each: each.stance.pods.index):
-        for host in chain(board.candidates(portion.stance), board.hosts[board.standing :]):
+        for host in chain(board.admission.candidates(portion.stance), board.hosts[board.standing :]):
             _fill(board, portion, host)
             if not portion.number:
                 break
@@ -87,8 +87,8 @@ def _buy(board: Board, template: Template, portions: list[Portion], options: Sol
     rest: list[Portion] = []
     for portion in portions:
         there = template.within(portion.pins)
-        if board.admitted(portion.stance, template) & there:
-            usable.append((portion, board.allowed(portion.stance, template) & there))
+        if board.admission.admitted(portion.stance, template) & there:
+            usable.append((portion, board.admission.allowed(portion.stance, template) & there))
         else:
             rest.append(portion)
     if template.reserved:

@@ -151,8 +151,8 @@ class _Settlement:
     def _spots(self, stance: Stance, keys: tuple[str, ...]) -> tuple[_Spot, ...]:
         """Return every combination of places that the class could have, on new or on standing nodes."""
         board = self._board
-        masks = tuple(board.admitted(stance, template) for template in board.templates)
-        standing = board.matching(stance)
+        masks = tuple(board.admission.admitted(stance, template) for template in board.templates)
+        standing = board.admission.matching(stance)
         known = self._spots_of.get((keys, masks, standing))
         if known is None:
             known = self._spots_of[keys, masks, standing] = self._combinations(keys, masks, standing)

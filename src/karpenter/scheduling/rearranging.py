@@ -54,7 +54,7 @@ class Rearrangement:
         self._work_left = most_work
         self._expired = expired
         # Classes that some node could hold; of the others nobody ever finds a place.
-        self._hopeful = [index for index in left if board.might_hold(levels[index][-1])]
+        self._hopeful = [index for index in left if board.admission.might_hold(levels[index][-1])]
         # How many changes were kept, and after how many of them a change was last tried in vain.
         self._kept = 0
         self._in_vain: dict[tuple[object, ...], int] = {}
@@ -94,12 +94,12 @@ class Rearrangement:
     def _every_way(self, stance: Stance) -> Iterator[Callable[[], None]]:
         """Yield each way to place a pod of the class: on every host, and on a new node in every place."""
         board = self._board
-        for host in chain(board.candidates(stance), board.hosts[board.standing :]):
+        for host in chain(board.admission.candidates(stance), board.hosts[board.standing :]):
             entry = board.entry(stance, host)
             if entry is not None:
                 yield partial(self._enter, stance, host, entry)
         for template in board.templates:
-            admitted = board.admitted(stance, template) & template.listed
+            admitted = board.admission.admitted(stance, template) & template.listed
             for key in stance.keys:
                 for part in template.reach(key).values():
                     if part & admitted:
@@ -235,7 +235,7 @@ class Rearrangement:
         for template in board.templates:
             mask = template.fitting(whole)
             for stance in crowd:
-                mask &= board.admitted(stance, template)
+                mask &= board.admission.admitted(stance, template)
             for reservation, among in (*template.reserved.items(), ("", template.listed)):
                 if mask & among and self._entered(crowd, template.index, reservation, mask & among):
                     return True

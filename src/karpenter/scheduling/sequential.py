@@ -21,7 +21,7 @@ __all__ = ["place_in_turn", "place_one_by_one", "place_thriftily"]
 def place_one_by_one(board: Board, stance: Stance, number: int) -> int:
     """Place pods of a class; return how many found no place."""
     left = number
-    for host in chain(board.candidates(stance), _in_order(board.hosts[board.standing :])):
+    for host in chain(board.admission.candidates(stance), _in_order(board.hosts[board.standing :])):
         left = _fill(board, stance, host, left)
         if not left:
             return 0
@@ -44,7 +44,7 @@ def place_in_turn(board: Board, stances: Sequence[Stance]) -> bool:
         key=lambda host: (sum(host.contents.values()), host.index),
     )
     for stance in stances:
-        for host in chain(board.candidates(stance), bought):
+        for host in chain(board.admission.candidates(stance), bought):
             if not _fill(board, stance, host, 1):
                 return True
         if any(_open(board, stance, template) for template in board.templates):
@@ -59,7 +59,7 @@ def place_thriftily(board: Board, stances: Sequence[Stance]) -> bool:
     """
     for stance in stances:
         best: tuple[float, Host, Entry] | None = None
-        for host in chain(board.candidates(stance), _in_order(board.hosts[board.standing :])):
+        for host in chain(board.admission.candidates(stance), _in_order(board.hosts[board.standing :])):
             entry = board.entry(stance, host)
             if entry is None:
                 continue

@@ -208,13 +208,13 @@ class _Solve:
 
     def _has_choice(self, each: PodClass) -> bool:
         """Tell whether a pod of the class might have stood on a node that stands, however it gives way."""
-        return next(self.board.candidates(self._last_stance(each)), None) is not None
+        return next(self.board.admission.candidates(self._last_stance(each)), None) is not None
 
     def _last_stance(self, each: PodClass) -> Stance:
         return self.stance(each, len(self.profiles[each.index]) - 1)
 
     def _is_hopeful(self, each: PodClass) -> bool:
-        return self.board.might_hold(self._last_stance(each))
+        return self.board.admission.might_hold(self._last_stance(each))
 
     def _is_entangled(self, each: PodClass) -> bool:
         """Tell whether where a pod of the class goes depends on other pods, beyond the room that they take."""
