@@ -88,11 +88,14 @@ class _Solve:
         readings = read(pods, snapshot.storage)
         self.unreadable = readings.unreadable
         self.table = GroupTable(snapshot.namespaces, _on_every_node(snapshot))
+        # Equal parts of pods were read once and are the same objects: most pods have nothing new to number.
+        met: set[tuple[int, int, int]] = set()
         for each in readings.compiled:
-            for spread in each.topology.spreads:
-                self.table.number_of_rule(spread, each)
-            for affinity in each.topology.affinities:
-                self.table.number_of_rule(affinity, each)
+            parts = (id(each.topology), id(each.node), id(each.tolerations))
+            if each.topology and parts not in met:
+                met.add(parts)
+                for rule in (*each.topology.spreads, *each.topology.affinities):
+                    self.table.number_of_rule(rule, each)
         self._number_standing_rules(readings.compiled)
         self.classes = _waiting_first(fold(readings.compiled, self.table.counting), options.first)
         daemons = compile_daemons(snapshot.daemons)
@@ -276,18 +279,12 @@ class _Solve:
         return [tiers[key] for key in sorted(tiers)]
 
     def _has_waited(self, each: PodClass) -> bool:
-        return pod_name(each.pods[0]) in self.options.first
+        return bool(self.options.first) and pod_name(each.pods[0]) in self.options.first
 
     def _steps(self) -> list[int]:
         """Return, for each class, how many others must go before it, one after the other; circles count once."""
         stances = [self.stance(each, 0) for each in self.classes]
-        followed: list[int] = []
-        for stance in stances:
-            groups = 0
-            for rule in (*stance.near, *(rule for rules in stance.places.values() for rule in rules)):
-                if rule.kind == "together" and rule.hard:
-                    groups |= 1 << rule.group
-            followed.append(groups)
+        followed = [sum(1 << group for group in set(stance.followed)) for stance in stances]
         steps = [0] * len(stances)
         leading: dict[int, list[int]] = {
             groups: [other for other, stance in enumerate(stances) if stance.counted & groups]
