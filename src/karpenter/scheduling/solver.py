@@ -94,8 +94,10 @@ class _Solve:
             parts = (id(each.topology), id(each.node), id(each.tolerations))
             if each.topology and parts not in met:
                 met.add(parts)
-                for rule in (*each.topology.spreads, *each.topology.affinities):
-                    self.table.number_of_rule(rule, each)
+                for spread in each.topology.spreads:
+                    self.table.number_of_rule(spread, each)
+                for affinity in each.topology.affinities:
+                    self.table.number_of_rule(affinity, each)
         self._number_standing_rules(readings.compiled)
         self.classes = _waiting_first(fold(readings.compiled, self.table.counting), options.first)
         daemons = compile_daemons(snapshot.daemons)

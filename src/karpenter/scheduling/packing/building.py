@@ -28,7 +28,7 @@ _TRIAL_SHARE = 0.5
 _FORCED_SHARE = 0.02
 _ROUND_SHARE = 0.4
 # But so many nodes at least, if the mix has them: the last few are not worth a mix of their own each.
-_ROUND_NODES = 6
+_ROUND_NODES = 5
 
 # Kinds that a node should hold before it is filled, and how many pods of them.
 Seeds = Iterable[tuple[int, int]]
