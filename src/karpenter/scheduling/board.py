@@ -7,6 +7,7 @@ which order, is the business of its users. Counts only grow, so a refusal for la
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from karpenter.api.base import EMPTY
@@ -57,6 +58,8 @@ class Board:
         self.best_effort = best_effort
         # Whether a place is chosen by its price, as long as every rule allows it, rather than by who is there.
         self.cheapest_first = False
+        # Whether a place was chosen though another was cheaper; whoever wants to know sets it back.
+        self.passed_over_cheaper = False
         stand(snapshot, daemons, self)
         # Standing nodes come first; those to be bought follow.
         self.standing = len(self.hosts)
@@ -71,19 +74,23 @@ class Board:
         """Return on how many nodes, standing or to be bought, a pod of the class is worth trying."""
         return self.admission.vacant(stance) + len(self.hosts) - self.standing
 
-    def entry(self, stance: Stance, host: Host) -> Entry | None:
-        """Return what it would settle if one more pod of the class entered the host; None if it may not."""
+    def entry(self, stance: Stance, host: Host, below: float = math.inf) -> Entry | None:
+        """Return what it would settle if one more pod of the class entered the host; None if it may not.
+
+        None also if it would make a node to be bought dearer, and not by less than ``below``.
+        """
         mask = host.mask
-        if host.template is not None:
-            mask &= self.admission.admitted(stance, host.template) if mask else 0
+        template = host.template
+        if template is not None:
+            mask &= self.admission.admitted(stance, template) if mask else 0
             if not mask:
                 return None
         used = tuple(map(int.__add__, host.used, stance.requests))
-        if host.template is not None:
-            mask &= host.template.fitting(used)
-            if mask and host.template.pool.limits:
-                mask &= self.affordable(host.template, host)
-            if not mask:
+        if template is not None:
+            mask &= template.fitting(used)
+            if mask and template.pool.limits:
+                mask &= self.affordable(template, host)
+            if not mask or template.price(mask) - template.price(host.mask) >= below:
                 return None
         elif any(map(int.__gt__, used, host.room)) or not self.admission.matches(stance, host):
             return None
@@ -231,7 +238,9 @@ class Board:
             ]
             if not open_places:
                 return None
-            chosen = min(open_places, key=lambda place: self._appeal(stance, key, place, places[place]))
+            chosen = open_places[0]
+            if len(open_places) > 1:
+                chosen = self._most_appealing(stance, key, {place: places[place] for place in open_places})
             pins[key] = chosen
             mask &= places[chosen]
         for group in bits(stance.ambiguous):
@@ -242,6 +251,13 @@ class Board:
         if host.template is not None and not self.keeps_min_values(host.template, mask):
             return None
         return Entry(mask, pins)
+
+    def _most_appealing(self, stance: Stance, key: str, places: Mapping[str, int]) -> str:
+        """Return the place that appeals most; note whether another would have been cheaper."""
+        chosen = min(places, key=lambda place: self._appeal(stance, key, place, places[place]))
+        if any(lowest_bit(mask) < lowest_bit(places[chosen]) for mask in places.values()):
+            self.passed_over_cheaper = True
+        return chosen
 
     def _places_of_group(self, group: int, host: Host) -> int:
         """Return the offerings with which a node to be bought is a place of a group; all or none if it stands."""

@@ -8,6 +8,7 @@ the bulk left over.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import chain
 
@@ -60,13 +61,17 @@ def place_thriftily(board: Board, stances: Sequence[Stance]) -> bool:
     for stance in stances:
         best: tuple[float, Host, Entry] | None = None
         for host in chain(board.admission.candidates(stance), _in_order(board.hosts[board.standing :])):
-            entry = board.entry(stance, host)
+            entry = board.entry(stance, host, best[0] if best is not None else math.inf)
             if entry is None:
                 continue
             if host.template is None:
                 board.enter(stance, host, entry)
                 return True
             extra = host.template.price(entry.mask) - host.template.price(host.mask)
+            if extra <= 0.0:
+                # Nothing is cheaper than nothing.
+                board.enter(stance, host, entry)
+                return True
             if best is None or extra < best[0]:
                 best = (extra, host, entry)
         fresh = next((found for each in board.templates if (found := _opening(board, stance, each))), None)

@@ -50,7 +50,7 @@ _LONGEST_CHAIN = 8
 _FEW = 150
 
 # How many pods may be tried on how many nodes while a small plan is rearranged, for each unit of effort.
-_WORK_PER_EFFORT = 60
+_WORK_PER_EFFORT = 40
 
 
 def solve(snapshot: Snapshot, pods: Iterable[Pod], options: SolveOptions | None = None) -> Plan:
