@@ -14,11 +14,14 @@ from tests.strategies import Problem, nodepool, pods, random_problem, small_cata
 
 CASES = 200
 CASES_LEFT_ALONE = 40
-# Some plans leave a pod to the next round though a node would take it: how many may, of all cases.
-SURPRISING_SHARE = 0.03
-# Rearranged plans are tighter than the order in which the scheduler binds always allows: 19 of about 2,500 planned
-# pods wait in the end, most for room that an unplanned neighbour took. Without nomination it is one pod in twenty.
-STRANDED = 30
+# Plans keep every spread in the end, also against pods that it merely counts; the scheduler asks its owners alone. So
+# a pod that the plan leaves to the next round may be bound at once: in how many of all cases.
+SURPRISING_SHARE = 0.015
+# A pod that is refused on its node for a moment takes another, and sometimes the room that was kept for a lesser pod,
+# or for one whose turn was still to come. Those are planned again; of about 2,600 planned pods so many, and for so many
+# of them nothing can be bought either, since pods that keep apart from them stand everywhere now.
+PLANNED_AGAIN = 30
+DISPLACED = 5
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +43,9 @@ async def test_no_planned_pod_stays_pending_when_planned_pods_are_nominated(
 
     _show(capsys, nominated, alone)
     assert len(nominated.outcomes) == CASES
-    assert len(nominated.stranded) <= STRANDED
+    assert nominated.stranded == []
+    assert nominated.planned_again <= PLANNED_AGAIN
+    assert len(nominated.displaced) <= DISPLACED
     assert sum(bool(each.surprising) for each in nominated.outcomes) <= SURPRISING_SHARE * CASES
     # Without nomination the scheduler goes its own way, and the last pods find no room: that is what it is for.
     assert alone.stranded != []
@@ -72,4 +77,6 @@ def _show(capsys: pytest.CaptureFixture[str], *tallies: Tally) -> None:
     with capsys.disabled():
         for tally in tallies:
             sys.stderr.write(f"\n{tally}\n")
-            sys.stderr.writelines(f"  {line}\n" for line in (*tally.stranded, *tally.surprising))
+            sys.stderr.writelines(
+                f"  {line}\n" for line in (*tally.stranded, *tally.displaced, *tally.surprising)
+            )

@@ -7,22 +7,20 @@ which order, is the business of its users. Counts only grow, so a refusal for la
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from karpenter.api.base import EMPTY
 from karpenter.api.labels import HOSTNAME
-from karpenter.model.affinity import NodeTerm
 from karpenter.model.catalogue import bits, lowest_bit
 from karpenter.model.snapshot import Snapshot
-from karpenter.model.taints import tolerates_all
-from karpenter.model.volumes import VolumeDemand
+from karpenter.scheduling.admission import Admission
 from karpenter.scheduling.domains import Domains
 from karpenter.scheduling.ground import stand
 from karpenter.scheduling.groups import GroupTable
 from karpenter.scheduling.hosts import Entry, Host, HostMemory, Memory, capacity_of, counted_capacity
 from karpenter.scheduling.stances import PlaceRule, Stance
 from karpenter.scheduling.templates import NOWHERE, Daemon, Template
-from karpenter.scheduling.vacancies import Vacancies
 
 __all__ = ["Board", "Entry", "Host", "Memory"]
 
@@ -60,121 +58,41 @@ class Board:
         self.best_effort = best_effort
         # Whether a place is chosen by its price, as long as every rule allows it, rather than by who is there.
         self.cheapest_first = False
-        self._matches: dict[tuple[object, ...], dict[int, bool]] = {}
-        self._matching: dict[tuple[object, ...], tuple[int, ...]] = {}
-        self._admitted: dict[tuple[int, int, int], int] = {}
-        self._allowed: dict[tuple[object, ...], int] = {}
+        # Whether a place was chosen though another was cheaper; whoever wants to know sets it back.
+        self.passed_over_cheaper = False
         stand(snapshot, daemons, self)
         # Standing nodes come first; those to be bought follow.
         self.standing = len(self.hosts)
+        self.admission = Admission(templates, self.hosts)
         self._domains = Domains(templates, table.groups, self.hosts)
         # What standing nodes were like before anybody entered, as far as anybody ever did.
         self._untouched: dict[int, HostMemory] = {}
-        self._vacancies = Vacancies([tuple(map(int.__sub__, host.room, host.used)) for host in self.hosts])
 
     # What a pod may do.
 
-    def admitted(self, stance: Stance, template: Template) -> int:
-        """Return the offerings of a template that the class may use, its size included."""
-        key = (stance.pods.index, stance.level, template.index)
-        known = self._admitted.get(key)
-        if known is None:
-            known = self._admitted[key] = self._admit(stance, template)
-        return known
-
-    def _admit(self, stance: Stance, template: Template) -> int:
-        return self.allowed(stance, template) & template.fitting(stance.requests)
-
-    def allowed(self, stance: Stance, template: Template) -> int:
-        """Return the offerings of a template that the class may use, whatever its size.
-
-        Classes that differ in size alone get the same set, which is how packing knows that they can share nodes.
-        """
-        pods = stance.pods
-        key = (stance.profile, pods.tolerations, pods.volumes, pods.ports, template.index)
-        known = self._allowed.get(key)
-        if known is None:
-            known = self._allowed[key] = self._allow(stance, template)
-        return known
-
-    def _allow(self, stance: Stance, template: Template) -> int:
-        pods = stance.pods
-        heeds = stance.profile.heeds_taint_wishes
-        if not tolerates_all(template.pool.taints, pods.tolerations, heed_wishes=heeds):
-            return 0
-        mask = template.admits(stance.profile.alternatives)
-        reachable = 0
-        for demand in pods.volumes.alternatives:
-            reachable |= template.meeting(demand)
-        mask &= reachable
-        if mask and pods.ports:
-            mask &= template.without_port_clash(pods.ports)
-        return mask
-
-    def matches(self, stance: Stance, host: Host) -> bool:
-        """Tell whether a standing node's labels and taints suit the class."""
-        node = host.node
-        assert node is not None
-        answers = self._matches.setdefault(_conditions(stance), {})
-        known = answers.get(host.index)
-        if known is None:
-            pods = stance.pods
-            heeds = stance.profile.heeds_taint_wishes
-            known = answers[host.index] = (
-                tolerates_all(node.taints, pods.tolerations, heed_wishes=heeds)
-                and any(term.matches(node.labels, node.name) for term in stance.profile.alternatives)
-                and any(demand.allows(node.labels) for demand in pods.volumes.alternatives)
-            )
-        return known
-
-    def matching(self, stance: Stance) -> tuple[int, ...]:
-        """Return the numbers of all standing nodes that suit the class."""
-        conditions = _conditions(stance)
-        known = self._matching.get(conditions)
-        if known is None:
-            # Most pods ask nothing of labels and most nodes have no taints: those suit each other unseen.
-            asks = stance.profile.alternatives != (NodeTerm(),) or stance.pods.volumes != VolumeDemand()
-            known = self._matching[conditions] = tuple(
-                [
-                    host.index
-                    for host in self.hosts[: self.standing]
-                    if (not asks and host.node is not None and not host.node.taints)
-                    or self.matches(stance, host)
-                ]
-            )
-        return known
-
-    def candidates(self, stance: Stance) -> Iterator[Host]:
-        """Yield, in order, the standing nodes that suit the class and had room for a pod of it to begin with."""
-        for index in bits(self._vacancies.holding(stance.requests)):
-            if self.matches(stance, self.hosts[index]):
-                yield self.hosts[index]
-
-    def might_hold(self, stance: Stance) -> bool:
-        """Tell whether there is any node, standing or to be bought, that the class could use if it were empty."""
-        return any(self.admitted(stance, template) for template in self.templates) or bool(
-            self.matching(stance)
-        )
-
     def breadth(self, stance: Stance) -> int:
         """Return on how many nodes, standing or to be bought, a pod of the class is worth trying."""
-        return self._vacancies.holding(stance.requests).bit_count() + len(self.hosts) - self.standing
+        return self.admission.vacant(stance) + len(self.hosts) - self.standing
 
-    def entry(self, stance: Stance, host: Host) -> Entry | None:
-        """Return what it would settle if one more pod of the class entered the host; None if it may not."""
+    def entry(self, stance: Stance, host: Host, below: float = math.inf) -> Entry | None:
+        """Return what it would settle if one more pod of the class entered the host; None if it may not.
+
+        None also if it would make a node to be bought dearer, and not by less than ``below``.
+        """
         mask = host.mask
-        if host.template is not None:
-            mask &= self.admitted(stance, host.template) if mask else 0
+        template = host.template
+        if template is not None:
+            mask &= self.admission.admitted(stance, template) if mask else 0
             if not mask:
                 return None
         used = tuple(map(int.__add__, host.used, stance.requests))
-        if host.template is not None:
-            mask &= host.template.fitting(used)
-            if mask and host.template.pool.limits:
-                mask &= self.affordable(host.template, host)
-            if not mask:
+        if template is not None:
+            mask &= template.fitting(used)
+            if mask and template.pool.limits:
+                mask &= self.affordable(template, host)
+            if not mask or template.price(mask) - template.price(host.mask) >= below:
                 return None
-        elif any(map(int.__gt__, used, host.room)) or not self.matches(stance, host):
+        elif any(map(int.__gt__, used, host.room)) or not self.admission.matches(stance, host):
             return None
         if not self._host_rules_hold(stance, host) or not self._devices_free(stance, host):
             return None
@@ -208,7 +126,7 @@ class Board:
     def _opening(
         self, stance: Stance, template: Template, among: int, pins: Mapping[str, str] | None = None
     ) -> Entry | None:
-        mask = self.admitted(stance, template) & self.affordable(template) & among
+        mask = self.admission.admitted(stance, template) & self.affordable(template) & among
         if pins:
             mask &= template.within(pins)
         if not mask:
@@ -228,7 +146,7 @@ class Board:
             for have, used, ask in zip(host.room, host.used, stance.requests, strict=True):
                 if ask:
                     most = min(most, max(have - used, 0) // ask)
-            if most <= 0 or not self.matches(stance, host) or not self._devices_free(stance, host):
+            if most <= 0 or not self.admission.matches(stance, host) or not self._devices_free(stance, host):
                 return 0
         most = self._allowed_by_caps(stance, host, most)
         if host.node is None:
@@ -241,7 +159,7 @@ class Board:
         template = host.template
         if template is None:
             return 0
-        mask = host.mask & self.admitted(stance, template)
+        mask = host.mask & self.admission.admitted(stance, template)
         mask &= template.within(pins)
         if not mask:
             return 0
@@ -320,7 +238,9 @@ class Board:
             ]
             if not open_places:
                 return None
-            chosen = min(open_places, key=lambda place: self._appeal(stance, key, place, places[place]))
+            chosen = open_places[0]
+            if len(open_places) > 1:
+                chosen = self._most_appealing(stance, key, {place: places[place] for place in open_places})
             pins[key] = chosen
             mask &= places[chosen]
         for group in bits(stance.ambiguous):
@@ -331,6 +251,13 @@ class Board:
         if host.template is not None and not self.keeps_min_values(host.template, mask):
             return None
         return Entry(mask, pins)
+
+    def _most_appealing(self, stance: Stance, key: str, places: Mapping[str, int]) -> str:
+        """Return the place that appeals most; note whether another would have been cheaper."""
+        chosen = min(places, key=lambda place: self._appeal(stance, key, place, places[place]))
+        if any(lowest_bit(mask) < lowest_bit(places[chosen]) for mask in places.values()):
+            self.passed_over_cheaper = True
+        return chosen
 
     def _places_of_group(self, group: int, host: Host) -> int:
         """Return the offerings with which a node to be bought is a place of a group; all or none if it stands."""
@@ -491,7 +418,7 @@ class Board:
             among & template.fitting(host.used) & template.within(host.pins) & self._within_limits(template)
         )
         for stance in host.contents:
-            mask &= self.admitted(stance, template)
+            mask &= self.admission.admitted(stance, template)
             for group in bits(stance.ambiguous):
                 inside = self._places_of_group(group, host)
                 mask &= inside if inside & host.mask else ~inside
@@ -599,9 +526,3 @@ class Board:
         self.total = list(memory.total)
         self.spent = {pool: dict(each) for pool, each in memory.spent.items()}
         self.drawn = dict(memory.drawn)
-
-
-def _conditions(stance: Stance) -> tuple[object, ...]:
-    """Return what a class asks of the labels and taints of a node; classes that ask the same share the answers."""
-    pods, profile = stance.pods, stance.profile
-    return (profile.alternatives, profile.heeds_taint_wishes, pods.tolerations, pods.volumes)

@@ -65,7 +65,7 @@ def _use_room(board: Board, portions: list[Portion]) -> list[Portion]:
     if not board.hosts:
         return [portion for portion in portions if portion.number]
     for portion in sorted(portions, key=lambda each: each.stance.pods.index):
-        for host in chain(board.candidates(portion.stance), board.hosts[board.standing :]):
+        for host in chain(board.admission.candidates(portion.stance), board.hosts[board.standing :]):
             _fill(board, portion, host)
             if not portion.number:
                 break
@@ -85,15 +85,24 @@ def _buy(board: Board, template: Template, portions: list[Portion], options: Sol
     """Buy nodes of one template for all portions that may use it; return what is left."""
     usable: list[tuple[Portion, int]] = []
     rest: list[Portion] = []
+    within: dict[_Pins, int] = {}
+    # Portions that may use the same offerings share one int, which packing knows again without a look at its bits.
+    shared: dict[tuple[int, _Pins], int] = {}
     for portion in portions:
-        there = template.within(portion.pins)
-        if board.admitted(portion.stance, template) & there:
-            usable.append((portion, board.allowed(portion.stance, template) & there))
-        else:
+        pins = tuple(portion.pins.items())
+        if pins not in within:
+            within[pins] = template.within(portion.pins)
+        if not board.admission.admitted(portion.stance, template) & within[pins]:
             rest.append(portion)
+            continue
+        allowed = board.admission.allowed(portion.stance, template)
+        key = (id(allowed), pins)
+        if key not in shared:
+            shared[key] = allowed & within[pins] & template.listed
+        usable.append((portion, shared[key]))
     if template.reserved:
         _draw(board, template, [portion for portion, _ in usable])
-    open_market = [(portion, mask & template.listed) for portion, mask in usable if portion.number]
+    open_market = [(portion, mask) for portion, mask in usable if portion.number]
     rest += [portion for portion, mask in open_market if not mask]
     for pins, lot in _lots(template, [each for each in open_market if each[1]]).items():
         rest += _pack(board, template, dict(pins), lot, options)

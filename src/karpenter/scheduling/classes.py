@@ -77,6 +77,7 @@ class PodClass:
         tolerations: The taints they put up with.
         topology: Their rules about other pods.
         ports: The host ports they take.
+        counted: The groups that count them, as bits; known once they are folded.
     """
 
     index: int
@@ -88,6 +89,7 @@ class PodClass:
     tolerations: tuple[Toleration, ...]
     topology: TopologyRules
     ports: HostPorts
+    counted: int = 0
 
     @property
     def namespace(self) -> str:
@@ -114,16 +116,17 @@ def read(pods: Iterable[Pod], storage: Storage) -> Readings:
 
 
 def fold(
-    compiled: Iterable[PodClass], counted_by: Callable[[str, Mapping[str, str]], object]
+    compiled: Iterable[PodClass], counted_by: Callable[[str, Mapping[str, str]], int]
 ) -> tuple[PodClass, ...]:
     """Fold compiled pods into classes, in the order of the queue.
 
     Args:
         compiled: What ``read`` gave.
-        counted_by: Gives, for a namespace and labels, which rules count such a pod; equal answers fold.
+        counted_by: Gives, for a namespace and labels, the groups that count such a pod; equal answers fold.
     """
     classes: dict[tuple[object, ...], PodClass] = {}
     for each in compiled:
+        each.counted = counted_by(each.namespace, each.labels)
         key = (
             each.requests,
             each.priority,
@@ -132,7 +135,7 @@ def fold(
             each.tolerations,
             each.topology,
             each.ports,
-            counted_by(each.namespace, each.labels),
+            each.counted,
         )
         known = classes.get(key)
         if known is None:
@@ -187,10 +190,6 @@ class _Reader:
                 hint=f"leave at most {_MOST_SPREADS} of them",
             )
         affinity = spec.affinity
-        rules = (
-            spec.topology_spread_constraints,
-            affinity and (affinity.pod_affinity, affinity.pod_anti_affinity),
-        )
         containers = (spec.containers, spec.init_containers, spec.resources, spec.overhead)
         return PodClass(
             index=0,
@@ -201,19 +200,28 @@ class _Reader:
                 self._nodes,
                 (spec.node_selector, affinity and affinity.node_affinity),
                 lambda: node_rules(pod),
-            ),
+            )
+            if affinity or spec.node_selector
+            else node_rules(pod),
             volumes=volume_demand(pod, self._storage),
             tolerations=_once(
                 self._tolerations, spec.tolerations, lambda: canonical_tolerations(spec.tolerations)
-            ),
-            # Rules may take values from the owner's own labels (matchLabelKeys).
-            topology=_once(
-                self._topologies,
-                (pod.metadata.namespace, rules, pod.metadata.labels if _reads_own_labels(pod) else None),
-                lambda: _met_together(topology_rules(pod)),
-            ),
+            )
+            if spec.tolerations
+            else (),
+            topology=self._topology(pod) if affinity or spreads else topology_rules(pod),
             ports=host_ports(pod),
         )
+
+    def _topology(self, pod: Pod) -> TopologyRules:
+        spec, affinity = pod.spec, pod.spec.affinity
+        rules = (
+            spec.topology_spread_constraints,
+            affinity and (affinity.pod_affinity, affinity.pod_anti_affinity),
+        )
+        # Rules may take values from the owner's own labels (matchLabelKeys).
+        part = (pod.metadata.namespace, rules, pod.metadata.labels if _reads_own_labels(pod) else None)
+        return _once(self._topologies, part, lambda: _met_together(topology_rules(pod)))
 
 
 def _once(known: dict[bytes, T], part: object, compile_part: Callable[[], T]) -> T:
@@ -257,7 +265,8 @@ def _reads_own_labels(pod: Pod) -> bool:
 def _in_queue_order(classes: Iterable[PodClass]) -> tuple[PodClass, ...]:
     """Return the classes as they are tried: by priority, then by size, then by the age of their oldest pod."""
     for each in classes:
-        each.pods.sort(key=_age)
+        if len(each.pods) > 1:
+            each.pods.sort(key=_age)
 
     def order(each: PodClass) -> tuple[object, ...]:
         requests = each.requests

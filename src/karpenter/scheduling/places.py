@@ -59,7 +59,7 @@ class _Settlement:
         self._board = board
         self._pending = list(pending)
         self._spots_of: dict[tuple[object, ...], tuple[_Spot, ...]] = {}
-        self._scales_of: dict[tuple[int, int, int], list[_Scales]] = {}
+        self._scales_of: dict[tuple[int, int], dict[_Pins, _Scales]] = {}
         self._load: dict[_Pins, int] = {}
         # Groups by which somebody levels: owners of a spread, placed now or waiting.
         self._levelled = 0
@@ -103,17 +103,23 @@ class _Settlement:
         found: dict[_Pins, int] = {}
         for settled in range(number):
             best: _Spot | None = None
-            best_appeal: tuple[int, int, int, int] | None = None
+            best_appeal: tuple[int, int, int, int] = (0, 0, 0, 0)
             for spot, (levels, own) in zip(spots, scales, strict=True):
+                level = 0
+                for counts, place in levels:
+                    level += counts.get(place, 0)
+                # Asked first, for it is cheap and mostly enough.
+                if best is not None and level > best_appeal[0]:
+                    continue
                 if not unbound and not all(board.is_open(stance, key, place) for key, place in spot.pins):
                     continue
                 appeal = (
-                    sum([counts.get(place, 0) for counts, place in levels]),
+                    level,
                     sum([counts.get(place, 0) for counts, place in own]),
                     self._load.get(spot.pins, 0),
                     spot.rank,
                 )
-                if best_appeal is None or appeal < best_appeal:
+                if best is None or appeal < best_appeal:
                     best, best_appeal = spot, appeal
             if best is None:
                 return found, number - settled
@@ -124,11 +130,11 @@ class _Settlement:
 
     def _all_scales(self, stance: Stance, spots: tuple[_Spot, ...]) -> list[_Scales]:
         # Stances that count alike share these very objects, which live as long as this settling.
-        key = (id(stance.counted_by), id(stance.places), id(spots))
-        known = self._scales_of.get(key)
-        if known is None:
-            known = self._scales_of[key] = [self._scales(stance, spot) for spot in spots]
-        return known
+        known = self._scales_of.setdefault((id(stance.counted_by), id(stance.places)), {})
+        for spot in spots:
+            if spot.pins not in known:
+                known[spot.pins] = self._scales(stance, spot)
+        return [known[spot.pins] for spot in spots]
 
     def _scales(self, stance: Stance, spot: _Spot) -> _Scales:
         """Return the counts to level in a spot: of spreads that count the class, and of spreads it owns."""
@@ -151,8 +157,8 @@ class _Settlement:
     def _spots(self, stance: Stance, keys: tuple[str, ...]) -> tuple[_Spot, ...]:
         """Return every combination of places that the class could have, on new or on standing nodes."""
         board = self._board
-        masks = tuple(board.admitted(stance, template) for template in board.templates)
-        standing = board.matching(stance)
+        masks = tuple(board.admission.admitted(stance, template) for template in board.templates)
+        standing = board.admission.matching(stance)
         known = self._spots_of.get((keys, masks, standing))
         if known is None:
             known = self._spots_of[keys, masks, standing] = self._combinations(keys, masks, standing)

@@ -43,7 +43,7 @@ def _bound_of(board: Board, template: Template, counts: dict[Stance, int], price
         Shape(
             size=stance.requests,
             count=counts[stance],
-            mask=board.allowed(stance, template),
+            mask=board.admission.allowed(stance, template),
             counted=stance.counted & board.watched_hosts,
             caps=tuple((group, cap) for group, cap in stance.caps if stance.hard_caps >> group & 1),
             order=stance.pods.index,

@@ -54,7 +54,7 @@ class Rearrangement:
         self._work_left = most_work
         self._expired = expired
         # Classes that some node could hold; of the others nobody ever finds a place.
-        self._hopeful = [index for index in left if board.might_hold(levels[index][-1])]
+        self._hopeful = [index for index in left if board.admission.might_hold(levels[index][-1])]
         # How many changes were kept, and after how many of them a change was last tried in vain.
         self._kept = 0
         self._in_vain: dict[tuple[object, ...], int] = {}
@@ -94,12 +94,12 @@ class Rearrangement:
     def _every_way(self, stance: Stance) -> Iterator[Callable[[], None]]:
         """Yield each way to place a pod of the class: on every host, and on a new node in every place."""
         board = self._board
-        for host in chain(board.candidates(stance), board.hosts[board.standing :]):
+        for host in chain(board.admission.candidates(stance), board.hosts[board.standing :]):
             entry = board.entry(stance, host)
             if entry is not None:
                 yield partial(self._enter, stance, host, entry)
         for template in board.templates:
-            admitted = board.admitted(stance, template) & template.listed
+            admitted = board.admission.admitted(stance, template) & template.listed
             for key in stance.keys:
                 for part in template.reach(key).values():
                     if part & admitted:
@@ -125,21 +125,33 @@ class Rearrangement:
         """Buy something else for the pods of some nodes: one node for all, or whatever each of them finds."""
         if not self._may_try() or not all(host.contents for host in hosts):
             return False
-        numbers = tuple(host.index for host in hosts)
-        return (
-            self._try_once((self._rebuy, *sorted(numbers)), partial(self._rebuy, hosts))
-            or self._try_once((self._scatter, *numbers), partial(self._scatter, hosts))
-            or self._try_once((self._scatter_cheaply, *numbers), partial(self._scatter_cheaply, hosts))
-        )
+        alike = tuple(map(_likeness, hosts))
+        cheaply = (self._scatter_cheaply, *alike)
+        if self._may_rebuy(hosts) and self._try_once(
+            (self._rebuy, len(hosts), frozenset(alike)), partial(self._rebuy, hosts)
+        ):
+            return True
+        self._board.passed_over_cheaper = False
+        if self._try_once((self._scatter, *alike), partial(self._scatter, hosts)):
+            return True
+        if not self._board.passed_over_cheaper:
+            # Everybody had the cheapest place anyway: it would come out the same.
+            self._in_vain.setdefault(cheaply, self._kept)
+        return self._try_once(cheaply, partial(self._scatter_cheaply, hosts))
 
     def _make_room(self, levels: Sequence[Stance]) -> bool:
         """Find a place for one more pod of a class by moving those who are in its way."""
         for host in self._board.occupied():
             if not host.contents or not self._may_try():
                 continue
-            if host.template is not None and self._try(partial(self._rebuy, [host], levels[-1])):
+            alike, index = _likeness(host), levels[0].pods.index
+            if (
+                host.template is not None
+                and self._may_rebuy([host], levels[-1])
+                and self._try_once((self._rebuy, index, alike), partial(self._rebuy, [host], levels[-1]))
+            ):
                 return True
-            if self._try(partial(self._displace, host, levels)):
+            if self._try_once((self._displace, index, alike), partial(self._displace, host, levels)):
                 return True
         return False
 
@@ -212,7 +224,7 @@ class Rearrangement:
             self._left[stance.pods.index] += number
         if place_thriftily(self._board, levels):
             self._left[index] -= 1
-        self._place_all_again()
+            self._place_all_again()
 
     def _emptied(self, hosts: Iterable[Host]) -> dict[Stance, int]:
         crowd: dict[Stance, int] = {}
@@ -223,19 +235,34 @@ class Rearrangement:
                 crowd[stance] = crowd.get(stance, 0) + number
         return dict(sorted(crowd.items(), key=lambda each: (each[0].pods.index, each[0].level)))
 
-    def _bought_for(self, crowd: Mapping[Stance, int]) -> bool:
-        """Buy one node for a crowd, of the first template that has one; tell whether there is."""
-        board = self._board
+    def _may_rebuy(self, hosts: Sequence[Host], guest: Stance | None = None) -> bool:
+        """Tell whether some node might hold all pods of some nodes, and one more or else for less than they cost."""
+        crowd: dict[Stance, int] = {guest: 1} if guest is not None else {}
+        for host in hosts:
+            for stance, number in host.contents.items():
+                crowd[stance] = crowd.get(stance, 0) + number
+        below = math.inf
+        if guest is None:
+            below = sum(host.template.price(host.mask) for host in hosts if host.template) - _PRICE_STEP
+        return any(mask and template.price(mask) < below for template, mask in self._holding(crowd))
+
+    def _holding(self, crowd: Mapping[Stance, int]) -> Iterator[tuple[Template, int]]:
+        """Yield each template with the offerings that have room for a crowd and suit each of it."""
         whole = tuple(
             sum(amounts)
             for amounts in zip(
                 *([number * ask for ask in stance.requests] for stance, number in crowd.items()), strict=True
             )
         )
-        for template in board.templates:
+        for template in self._board.templates:
             mask = template.fitting(whole)
             for stance in crowd:
-                mask &= board.admitted(stance, template)
+                mask &= self._board.admission.admitted(stance, template)
+            yield template, mask
+
+    def _bought_for(self, crowd: Mapping[Stance, int]) -> bool:
+        """Buy one node for a crowd, of the first template that has one; tell whether there is."""
+        for template, mask in self._holding(crowd):
             for reservation, among in (*template.reserved.items(), ("", template.listed)):
                 if mask & among and self._entered(crowd, template.index, reservation, mask & among):
                     return True
@@ -298,3 +325,15 @@ class Rearrangement:
 
     def _cost(self) -> tuple[int, float]:
         return sum(self._left.values()), self._board.price()
+
+
+def _likeness(host: Host) -> object:
+    """Return what is equal for nodes of which one is as good as the other: each to be bought for the like of it."""
+    if host.template is None:
+        return host.index
+    return (
+        host.template.index,
+        host.mask,
+        frozenset(host.pins.items()),
+        frozenset(host.contents.items()),
+    )

@@ -8,6 +8,7 @@ the bulk left over.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import chain
 
@@ -21,7 +22,7 @@ __all__ = ["place_in_turn", "place_one_by_one", "place_thriftily"]
 def place_one_by_one(board: Board, stance: Stance, number: int) -> int:
     """Place pods of a class; return how many found no place."""
     left = number
-    for host in chain(board.candidates(stance), _in_order(board.hosts[board.standing :])):
+    for host in chain(board.admission.candidates(stance), _in_order(board.hosts[board.standing :])):
         left = _fill(board, stance, host, left)
         if not left:
             return 0
@@ -44,7 +45,7 @@ def place_in_turn(board: Board, stances: Sequence[Stance]) -> bool:
         key=lambda host: (sum(host.contents.values()), host.index),
     )
     for stance in stances:
-        for host in chain(board.candidates(stance), bought):
+        for host in chain(board.admission.candidates(stance), bought):
             if not _fill(board, stance, host, 1):
                 return True
         if any(_open(board, stance, template) for template in board.templates):
@@ -59,14 +60,18 @@ def place_thriftily(board: Board, stances: Sequence[Stance]) -> bool:
     """
     for stance in stances:
         best: tuple[float, Host, Entry] | None = None
-        for host in chain(board.candidates(stance), _in_order(board.hosts[board.standing :])):
-            entry = board.entry(stance, host)
+        for host in chain(board.admission.candidates(stance), _in_order(board.hosts[board.standing :])):
+            entry = board.entry(stance, host, best[0] if best is not None else math.inf)
             if entry is None:
                 continue
             if host.template is None:
                 board.enter(stance, host, entry)
                 return True
             extra = host.template.price(entry.mask) - host.template.price(host.mask)
+            if extra <= 0.0:
+                # Nothing is cheaper than nothing.
+                board.enter(stance, host, entry)
+                return True
             if best is None or extra < best[0]:
                 best = (extra, host, entry)
         fresh = next((found for each in board.templates if (found := _opening(board, stance, each))), None)

@@ -50,7 +50,7 @@ _LONGEST_CHAIN = 8
 _FEW = 150
 
 # How many pods may be tried on how many nodes while a small plan is rearranged, for each unit of effort.
-_WORK_PER_EFFORT = 60
+_WORK_PER_EFFORT = 40
 
 
 def solve(snapshot: Snapshot, pods: Iterable[Pod], options: SolveOptions | None = None) -> Plan:
@@ -88,11 +88,16 @@ class _Solve:
         readings = read(pods, snapshot.storage)
         self.unreadable = readings.unreadable
         self.table = GroupTable(snapshot.namespaces, _on_every_node(snapshot))
+        # Equal parts of pods were read once and are the same objects: most pods have nothing new to number.
+        met: set[tuple[int, int, int]] = set()
         for each in readings.compiled:
-            for spread in each.topology.spreads:
-                self.table.number_of_rule(spread, each)
-            for affinity in each.topology.affinities:
-                self.table.number_of_rule(affinity, each)
+            parts = (id(each.topology), id(each.node), id(each.tolerations))
+            if each.topology and parts not in met:
+                met.add(parts)
+                for spread in each.topology.spreads:
+                    self.table.number_of_rule(spread, each)
+                for affinity in each.topology.affinities:
+                    self.table.number_of_rule(affinity, each)
         self._number_standing_rules(readings.compiled)
         self.classes = _waiting_first(fold(readings.compiled, self.table.counting), options.first)
         daemons = compile_daemons(snapshot.daemons)
@@ -208,13 +213,13 @@ class _Solve:
 
     def _has_choice(self, each: PodClass) -> bool:
         """Tell whether a pod of the class might have stood on a node that stands, however it gives way."""
-        return next(self.board.candidates(self._last_stance(each)), None) is not None
+        return next(self.board.admission.candidates(self._last_stance(each)), None) is not None
 
     def _last_stance(self, each: PodClass) -> Stance:
         return self.stance(each, len(self.profiles[each.index]) - 1)
 
     def _is_hopeful(self, each: PodClass) -> bool:
-        return self.board.might_hold(self._last_stance(each))
+        return self.board.admission.might_hold(self._last_stance(each))
 
     def _is_entangled(self, each: PodClass) -> bool:
         """Tell whether where a pod of the class goes depends on other pods, beyond the room that they take."""
@@ -276,18 +281,12 @@ class _Solve:
         return [tiers[key] for key in sorted(tiers)]
 
     def _has_waited(self, each: PodClass) -> bool:
-        return pod_name(each.pods[0]) in self.options.first
+        return bool(self.options.first) and pod_name(each.pods[0]) in self.options.first
 
     def _steps(self) -> list[int]:
         """Return, for each class, how many others must go before it, one after the other; circles count once."""
         stances = [self.stance(each, 0) for each in self.classes]
-        followed: list[int] = []
-        for stance in stances:
-            groups = 0
-            for rule in (*stance.near, *(rule for rules in stance.places.values() for rule in rules)):
-                if rule.kind == "together" and rule.hard:
-                    groups |= 1 << rule.group
-            followed.append(groups)
+        followed = [sum(1 << group for group in set(stance.followed)) for stance in stances]
         steps = [0] * len(stances)
         leading: dict[int, list[int]] = {
             groups: [other for other, stance in enumerate(stances) if stance.counted & groups]

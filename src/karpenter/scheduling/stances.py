@@ -59,6 +59,8 @@ class Stance(msgspec.Struct, frozen=True, eq=False):
         counted_by: The groups of ``counted``, by key.
         keys: The keys but the hostname over which the class's place matters: its own rules', and those of rules
             that count it.
+        followed: The groups that the class's needs make it follow, onto a host or into a place.
+        has_needs: Whether any rule of its own is a need.
     """
 
     pods: PodClass
@@ -73,12 +75,8 @@ class Stance(msgspec.Struct, frozen=True, eq=False):
     places: dict[str, tuple[PlaceRule, ...]]
     counted_by: dict[str, tuple[int, ...]]
     keys: tuple[str, ...]
-
-    @property
-    def followed(self) -> tuple[int, ...]:
-        """The groups that the class's needs make it follow, onto a host or into a place."""
-        rules = (*self.near, *(rule for rules in self.places.values() for rule in rules))
-        return tuple(rule.group for rule in rules if rule.kind == "together" and rule.hard)
+    followed: tuple[int, ...]
+    has_needs: bool
 
 
 class Stances:
@@ -92,7 +90,7 @@ class Stances:
     def take(self, pod_class: PodClass, level: int, profiles: Sequence[Profile]) -> Stance:
         """Resolve the profile of a class at a level; every group must have been numbered before."""
         profile = profiles[level]
-        counted = self._table.counting(pod_class.namespace, pod_class.labels)
+        counted = pod_class.counted
         key = (profile, counted, pod_class.tolerations)
         rules = self._rules.get(key)
         if rules is None:
@@ -110,6 +108,8 @@ class Stances:
             places=rules.places,
             counted_by=rules.counted_by,
             keys=rules.keys,
+            followed=rules.followed,
+            has_needs=rules.has_needs,
         )
 
 
@@ -123,6 +123,8 @@ class _Rules(NamedTuple):
     places: dict[str, tuple[PlaceRule, ...]]
     counted_by: dict[str, tuple[int, ...]]
     keys: tuple[str, ...]
+    followed: tuple[int, ...]
+    has_needs: bool
 
 
 def _rules(pod_class: PodClass, profile: Profile, table: GroupTable, counted: int) -> _Rules:
@@ -147,6 +149,8 @@ def _rules(pod_class: PodClass, profile: Profile, table: GroupTable, counted: in
         places={key: tuple(found) for key, found in sorted(places.items())},
         counted_by=counted_by,
         keys=tuple(sorted({*places, *counted_by} - {HOSTNAME})),
+        followed=tuple(rule.group for rule in rules if rule.kind == "together" and rule.hard),
+        has_needs=any(rule.hard for rule in rules),
     )
 
 

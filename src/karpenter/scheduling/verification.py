@@ -38,8 +38,9 @@ def offenders(board: Board) -> Iterator[tuple[Stance, Host]]:
     rootless = _rootless(board)
     for host in board.occupied():
         for stance in list(host.contents):
-            if (stance, host) in rootless or not (
-                _holds_on_host(stance, host) and _holds_in_places(board, stance, host)
+            if stance.has_needs and (
+                (stance, host) in rootless
+                or not (_holds_on_host(stance, host) and _holds_in_places(board, stance, host))
             ):
                 yield stance, host
 
@@ -52,10 +53,10 @@ def _rootless(board: Board) -> set[tuple[Stance, Host]]:
     bound. Who founds first can matter, so where somebody is left over, each founder is given the first turn once.
     """
     followers = [
-        _Follower(stance, host, rules)
+        _Follower(stance, host, tuple(_followed(stance, host)))
         for host in board.occupied()
         for stance in host.contents
-        if (rules := tuple(_followed(stance, host)))
+        if stance.followed
     ]
     if not followers:
         return set()

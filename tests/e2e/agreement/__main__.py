@@ -35,7 +35,7 @@ async def _hunt(plane: ControlPlane, chosen: argparse.Namespace) -> None:
                 name = f"c{seed}-{number}"
                 found = await agree(api, [(name, problem)], total.how, crowd=chosen.crowd)
                 total.outcomes += found.outcomes
-                for line in (*found.stranded, *found.surprising):
+                for line in (*found.stranded, *found.displaced, *found.surprising):
                     sys.stdout.write(f"seed {seed}, nominated {how}: {line}\n")
                 sys.stdout.flush()
     sys.stdout.writelines(f"{total}\n" for total in totals.values())

@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which planned pods are told their node, and when.
+"""Which planned pods are told their node, and when: as the controller does it, or otherwise.
 
 The scheduler looks at a nominated node first, and keeps its room free from pods of the same or a lower priority. But
-it also counts the other pods that are nominated to the node it looks at, and to no other node: where more pods of a
-hard spread are nominated to a node than may lie between two places, it refuses all of them, everywhere, for good.
-So of the pods with a hard spread no more are nominated to a node at a time than bear each other; when one is bound,
-the next one is.
+nominated pods can keep each other out (see ``nominable``), so the controller tells them in turn.
 
 Pods that are not nominated yet may go elsewhere. Equal pods are interchangeable: who stands where is settled by what
 is bound, and the others share the places that are left.
@@ -18,8 +15,7 @@ from collections import Counter
 from collections.abc import Mapping
 from enum import StrEnum
 
-from karpenter.api.core import Pod
-from tests.checker.matching import hard_spreads, spread_counts
+from karpenter.controllers.provisioning.nominating import nominable
 from tests.e2e.agreement.client import Wire
 from tests.e2e.agreement.translation import Case, Key, key_of
 
@@ -39,39 +35,28 @@ def nominations(case: Case, how: Nominating, bound: Mapping[Key, str]) -> dict[K
 
     Args:
         case: The case.
-        how: ``IN_TURN`` holds back pods with a hard spread, the others do not.
+        how: ``IN_TURN`` is the controller's way.
         bound: The node of each pod that is bound by now.
     """
     if how is Nominating.NEVER:
         return {}
     if how is Nominating.AT_ONCE:
         return {key: node for key, node in case.planned.items() if key not in bound}
-    found: dict[Key, str] = {}
-    waiting: dict[str, list[Pod]] = {}
+    waiting: dict[str, list[Key]] = {}
     for key, node in _places_left(case, bound):
-        pod = case.pods[key]
-        if hard_spreads(pod):
-            if not _bear_each_other([*waiting.get(node, ()), pod]):
-                continue
-            waiting.setdefault(node, []).append(pod)
-        found[key] = node
+        waiting.setdefault(node, []).append(key)
+    found: dict[Key, str] = {}
+    for node, keys in waiting.items():
+        chosen = {id(pod) for pod in nominable(case.pods[key] for key in keys)}
+        found |= {key: node for key in keys if id(case.pods[key]) in chosen}
     return found
-
-
-def _bear_each_other(pods: list[Pod]) -> bool:
-    """Tell whether pods with hard spreads, all nominated to one node, leave each other within their skew."""
-    return all(
-        sum(map(spread_counts(rule, owner), pods)) <= rule.max_skew
-        for owner in pods
-        for rule in hard_spreads(owner)
-    )
 
 
 def _places_left(case: Case, bound: Mapping[Key, str]) -> list[tuple[Key, str]]:
     """Give each planned pod that waits with its place: its own, or that of an equal pod that went elsewhere."""
     kinds = {key_of(pod): _kind(pod) for pod in case.pending}
     free = Counter((kinds[key], node) for key, node in case.planned.items())
-    free -= Counter((kinds[key], node) for key, node in bound.items())
+    free -= Counter((kinds[key], node) for key, node in bound.items() if key in kinds)
     found: list[tuple[Key, str]] = []
     displaced: list[Key] = []
     for key, kind in kinds.items():

@@ -3,7 +3,8 @@
 
 Pods are held back by a scheduling gate until everything else stands and the planned ones are nominated; then all are
 let go at once. A case is over when all planned pods are bound and the others have been refused, or when nothing has
-moved for a while.
+moved for a while. Planned pods that are left then lost their place to others, who went elsewhere than planned: they
+are planned once more, for the cluster as it is, as the controller does when a promise was not kept.
 
 Claims that are still to be bound get their volume from ``_Run.provision``, which does what a CSI provisioner does once
 the scheduler has chosen a node for a claim's first pod: it makes a volume in the zone of that node.
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from karpenter.api.labels import ZONE
 from tests.e2e.agreement.client import Api, Wire, together
 from tests.e2e.agreement.nominating import Nominating, nominations
-from tests.e2e.agreement.translation import ASIDE, Case, Key, key_of
+from tests.e2e.agreement.translation import ASIDE, Case, Key, key_of, translate_again
 
 __all__ = ["Outcome", "prepare", "run_case"]
 
@@ -54,6 +55,7 @@ class Outcome:
         placed: The node of each pod that was bound.
         pending: What the scheduler says about each pod that was not.
         asked_again: The planned pods that the scheduler refused and was asked about a second time.
+        again: What was planned for planned pods that found their place taken.
         seconds: How long it took.
     """
 
@@ -61,12 +63,22 @@ class Outcome:
     placed: Mapping[Key, str]
     pending: Mapping[Key, str]
     asked_again: frozenset[Key]
+    again: Case | None
     seconds: float
 
     @property
     def stranded(self) -> dict[Key, str]:
         """The planned pods that stayed pending, with the scheduler's words."""
-        return {key: words for key, words in self.pending.items() if key in self.case.planned}
+        return {
+            key: words
+            for key, words in self.pending.items()
+            if key in self.case.planned and key not in self.displaced
+        }
+
+    @property
+    def displaced(self) -> frozenset[Key]:
+        """The planned pods for which there is no place any more, whatever is bought, since others took theirs."""
+        return self.again.rejected if self.again is not None else frozenset()
 
     @property
     def elsewhere(self) -> dict[Key, str]:
@@ -112,15 +124,17 @@ async def run_case(api: Api, case: Case, *, how: Nominating, crowd: bool = False
         for wave in waves:
             await run.let_go(wave)
             await run.watch(wave)
+            await run.plan_again()
         pods = {key_of(each): each for each in await api.items(_PODS)}
     finally:
-        await _clean_up(api, case)
+        await _clean_up(api, case, run.again)
     ours = {key: pods[key] for key in map(key_of, case.pending)}
     return Outcome(
         case,
         placed={key: _node_of(pod) for key, pod in ours.items() if _node_of(pod)},
         pending={key: _refusal(pod) for key, pod in ours.items() if not _node_of(pod)},
         asked_again=frozenset(run.asked_again),
+        again=run.again,
         seconds=time.monotonic() - started,
     )
 
@@ -180,6 +194,7 @@ class _Run:
         self.how = how
         self.nominated: dict[Key, str] = {}
         self.asked_again: set[Key] = set()
+        self.again: Case | None = None
         self.provisioned: set[Key] = set()
         self.zones = {node["metadata"]["name"]: node["metadata"]["labels"][ZONE] for node in case.nodes}
         self.pods = {key_of(pod): pod for pod in case.pending}
@@ -190,7 +205,7 @@ class _Run:
 
     async def nominate(self, bound: Mapping[Key, str]) -> None:
         """Tell pods their node whose turn it is, and take back what no longer holds."""
-        due = nominations(self.case, self.how, bound)
+        due = nominations(self.again or self.case, self.how, bound)
         changed: dict[Key, str | None] = {
             key: node for key, node in due.items() if self.nominated.get(key) != node
         }
@@ -202,11 +217,15 @@ class _Run:
         )
 
     async def let_go(self, wave: Iterable[Key]) -> None:
-        """Hand pods over to the scheduler, all at one moment: a pod behind a gate keeps no room free."""
+        """Hand pods over to the scheduler, all at one moment: a pod behind a gate keeps no room free.
+
+        It takes pods of one priority in the order in which it hears of them: that of the problem.
+        """
+        chosen = set(wave)
         with self.api.scheduler_paused():
-            await together(
-                self.api.patch(self.pods[key], {"spec": {"schedulingGates": None}}) for key in wave
-            )
+            for key, pod in self.pods.items():
+                if key in chosen:
+                    await self.api.patch(pod, {"spec": {"schedulingGates": None}})
 
     async def watch(self, wave: frozenset[Key]) -> None:
         """Wait until all planned pods of a wave are bound and the rest refused, or nothing moves any more."""
@@ -219,7 +238,7 @@ class _Run:
             bound = {key: _node_of(seen[key]) for key in self.pods if _node_of(seen[key])}
             await self.nominate(bound)
             state = {key: _refusal(seen[key]) for key in wave - bound.keys()}
-            stranded = state.keys() & self.case.planned.keys()
+            stranded = state.keys() & (self.again or self.case).planned.keys()
             calm_s = time.monotonic() - moved
             if state != last:
                 last, moved = state, time.monotonic()
@@ -229,6 +248,22 @@ class _Run:
                 await self.ask_again(stranded)
                 moved = time.monotonic()
             await asyncio.sleep(_POLL_S)
+
+    async def plan_again(self) -> None:
+        """Plan pods once more that lost their place; those who were never told one go where they like."""
+        seen = {key_of(pod): pod for pod in await self.api.items(_PODS)}
+        bound = {key: _node_of(seen[key]) for key in self.pods if _node_of(seen[key])}
+        left = self.case.planned.keys() - bound.keys()
+        if not left or self.again is not None or self.how is Nominating.NEVER:
+            return
+        self.again = translate_again(self.case, bound)
+        self.zones |= {
+            each["metadata"]["name"]: each["metadata"]["labels"][ZONE] for each in self.again.nodes
+        }
+        await _make_cluster(self.api, self.again)
+        await self.nominate(bound)
+        await self.ask_again(left)
+        await self.watch(frozenset(left))
 
     async def ask_again(self, stranded: AbstractSet[Key]) -> None:
         """Make pods anew: the scheduler would come back to them only after some minutes."""
@@ -272,7 +307,7 @@ def _new_volume(claim: Wire, zone: str) -> Wire:
     }
 
 
-async def _clean_up(api: Api, case: Case) -> None:
+async def _clean_up(api: Api, case: Case, again: Case | None) -> None:
     kept = [pod for pod in case.bound if pod["metadata"]["finalizers"]]
     await together(_free(api, pod) for pod in kept)
     at_once = {"gracePeriodSeconds": 0}
@@ -289,7 +324,7 @@ async def _clean_up(api: Api, case: Case) -> None:
     )
     if case.claims:
         await api.request("DELETE", "/api/v1/persistentvolumes", at_once)
-    await together(api.delete(each) for each in case.settings)
+    await together(api.delete(each) for each in (*case.settings, *(again.settings if again else ())))
     deadline = time.monotonic() + _LONGEST_S
     while await api.items(_PODS) or await api.items(_NODES):
         assert time.monotonic() < deadline, f"case {case.name}: pods or nodes do not go away"

@@ -37,6 +37,25 @@ class Tally:
         ]
 
     @property
+    def displaced(self) -> list[str]:
+        """Each planned pod whose place is gone, since others went elsewhere than planned."""
+        return [
+            f"{'/'.join(key)}, planned for {outcome.case.planned[key]}, lost its place: {outcome.pending.get(key)}"
+            for outcome in self.outcomes
+            for key in sorted(outcome.displaced)
+        ]
+
+    @property
+    def planned_again(self) -> int:
+        """How many pods were planned twice."""
+        return sum(len(each.again.pending) for each in self.outcomes if each.again is not None)
+
+    @property
+    def nodes_added(self) -> int:
+        """How many nodes the second plans bought."""
+        return sum(len(each.again.nodes) for each in self.outcomes if each.again is not None)
+
+    @property
     def surprising(self) -> list[str]:
         """Each rejected pod that was bound all the same, and where."""
         return [
@@ -48,11 +67,13 @@ class Tally:
     def __str__(self) -> str:
         planned = sum(len(each.case.planned) for each in self.outcomes)
         incomplete = sum(bool(each.stranded) for each in self.outcomes)
+        elsewhere = sum(len(each.elsewhere) for each in self.outcomes)
         return (
             f"nominated {self.how}: {len(self.outcomes)} cases, {planned} planned pods, "
-            f"{planned - len(self.stranded)} bound ({sum(len(each.elsewhere) for each in self.outcomes)} elsewhere, "
+            f"{planned - len(self.stranded) - len(self.displaced)} bound ({elsewhere} elsewhere, "
             f"{sum(len(each.asked_again & each.placed.keys()) for each in self.outcomes)} after asking again), "
-            f"{len(self.stranded)} pending in {incomplete} cases; "
+            f"{len(self.stranded)} pending in {incomplete} cases; {self.planned_again} planned again on "
+            f"{self.nodes_added} more nodes, {len(self.displaced)} of them in vain; "
             f"{sum(len(each.case.rejected) for each in self.outcomes)} rejected pods, "
             f"{len(self.surprising)} bound all the same; {sum(each.seconds for each in self.outcomes):.0f} s"
         )

@@ -15,20 +15,20 @@ leaving, whereas the scheduler heeds its labels and its anti-affinity until it i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from karpenter.api.base import to_wire
 from karpenter.api.core import Pod, Taint
 from karpenter.api.labels import HOSTNAME
 from karpenter.model.resources import Resources
-from karpenter.scheduling import Plan
-from tests.checker.world import Place, world_of
+from karpenter.scheduling import Plan, solve
+from tests.checker.world import Place, carried_out, new_place, world_of
 from tests.e2e.agreement.client import Wire
 from tests.strategies import Problem, daemon_on, to_problem
 
-__all__ = ["ASIDE", "Case", "Key", "key_of", "translate"]
+__all__ = ["ASIDE", "Case", "Key", "key_of", "translate", "translate_again"]
 
 Key = tuple[str, str]
 
@@ -57,6 +57,8 @@ class Case:
         pods: The same as the problem has them.
         planned: The node of each pod that the plan places.
         rejected: The pods that it does not.
+        problem: The problem.
+        plan: The plan.
     """
 
     name: str
@@ -71,6 +73,8 @@ class Case:
     pods: Mapping[Key, Pod]
     planned: Mapping[Key, str]
     rejected: frozenset[Key]
+    problem: Problem
+    plan: Plan
 
 
 def key_of(value: Wire) -> Key:
@@ -81,6 +85,19 @@ def key_of(value: Wire) -> Key:
 def translate(name: str, problem: Problem, plan: Plan) -> Case:
     """Write the cluster in which a plan is about to be carried out."""
     return _Translation(name, problem).case(plan)
+
+
+def translate_again(case: Case, bound: Mapping[Key, str]) -> Case:
+    """Plan the planned pods that are not bound once more, for the cluster as it is by now, and write what that adds.
+
+    Args:
+        case: The case that was carried out.
+        bound: The node of each pod that is bound.
+
+    Returns:
+        A case of the nodes that are new and of the pods that were planned again.
+    """
+    return _Translation(case.name, case.problem).case_again(case, bound)
 
 
 class _Translation:
@@ -111,8 +128,40 @@ class _Translation:
             pods={self._key(pod): pod for pod in self.problem.pods},
             planned=planned,
             rejected=frozenset(rejected),
+            problem=self.problem,
+            plan=plan,
             # Last: pods ask for classes while they are written.
             settings=(*map(self._storage_class, self._objects("StorageClass")), *self.settings.values()),
+        )
+
+    def case_again(self, before: Case, bound: Mapping[Key, str]) -> Case:
+        pods_on: dict[str, list[Pod]] = {}
+        for key, node in bound.items():
+            pods_on.setdefault(node.removeprefix(self._named("")), []).append(before.pods[key])
+        snapshot = carried_out(self.problem.snapshot(), _as_bound(before.plan, pods_on))
+        waiting = {key: before.pods[key] for key in before.planned if key not in bound}
+        plan = solve(snapshot, waiting.values())
+        first = len(before.plan.new_nodes)
+        places = [
+            new_place(snapshot, first + number, each, each) for number, each in enumerate(plan.new_nodes)
+        ]
+        new = [place for place in places if place is not None]
+        planned = {self._key(pod): self._node_name(place) for place in new for pod in place.arriving}
+        planned |= {self._key(pod): self._named(name) for name, pods in plan.existing.items() for pod in pods}
+        daemons = _written(daemon_on(daemon, _host(place)) for place in new for daemon in place.daemons)
+        return replace(
+            before,
+            bound=tuple(map(self._bound, daemons)),
+            pending=tuple(pod for pod in before.pending if key_of(pod) in waiting),
+            volumes=(),
+            claims=(),
+            bound_claims=frozenset(),
+            nodes=tuple(map(self._node, new)),
+            csi_nodes=tuple(self._csi_node(place) for place in new if place.volume_limits),
+            planned=planned,
+            rejected=frozenset(waiting.keys() - planned.keys()),
+            plan=plan,
+            settings=tuple(each for each in self.settings.values() if each not in before.settings),
         )
 
     def _named(self, name: str) -> str:
@@ -287,6 +336,18 @@ class _Translation:
             for claim in self.problem.claims
             if self._named(claim.spec.volume_name) in names
         ]
+
+
+def _as_bound(plan: Plan, pods_on: Mapping[str, Sequence[Pod]]) -> Plan:
+    """Give the plan as it was carried out: with the pods that are on its nodes, whoever was meant to be."""
+    return replace(
+        plan,
+        existing={name: tuple(pods) for name, pods in pods_on.items()},
+        new_nodes=tuple(
+            replace(node, pods=tuple(pods_on.get(f"new-{number}", ())))
+            for number, node in enumerate(plan.new_nodes)
+        ),
+    )
 
 
 def _host(place: Place) -> str:

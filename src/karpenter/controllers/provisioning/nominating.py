@@ -5,15 +5,15 @@ The scheduler looks at the nominated node first and counts pods that are nominat
 tight plan is kept. A nomination is only help: it is written once, renewed when the plan changes and cleared when the
 promise behind it has ended, or the pod would wait for a node that never comes.
 
-Pods with a hard topology spread are nominated a few at a time: on each node the scheduler counts the other pods
-nominated to that node, and none of those nominated elsewhere, so more than ``maxSkew`` of one spread on a node would
-keep each other out for ever. The next ones follow as the first are bound.
+Pods that a hard topology spread counts are nominated a few at a time: on each node the scheduler counts the other
+pods nominated to that node, and none of those nominated elsewhere, so more than ``maxSkew`` of them on a node would
+keep the spread's owner out; for ever, if they follow it. The next ones are told as the first are bound.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from karpenter.api.core import Pod, TopologySpreadConstraint
@@ -21,6 +21,7 @@ from karpenter.kube import Change, Client, KubeError, NotFoundError
 from karpenter.kube.kinds import PODS
 from karpenter.model.selectors import compile_selector
 from karpenter.observe import get_log
+from karpenter.scheduling.plan import pod_name
 from karpenter.state import Cluster, Member
 
 __all__ = ["Nominator", "nominable"]
@@ -31,36 +32,48 @@ _WRITTEN_AT_ONCE: Final = 30
 
 
 def nominable(pods: Iterable[Pod]) -> tuple[Pod, ...]:
-    """Gives the pods of one node that may be nominated to it at the same time."""
+    """Gives the pods of one node that may be nominated to it at the same time.
+
+    Those who own a hard spread come first: who is merely counted finds its place after them as well as before.
+    """
+    rules: dict[int, list[_Counted]] = {}
     chosen: list[Pod] = []
-    spreading: list[Pod] = []
-    for pod in sorted(pods, key=lambda each: (each.metadata.namespace, each.metadata.name)):
-        if _hard_spreads(pod):
-            if not _bear_each_other((*spreading, pod)):
-                continue
-            spreading.append(pod)
-        chosen.append(pod)
+    waiting = sorted(pods, key=lambda pod: (-_priority(pod), not _hard_spreads(pod), pod_name(pod)))
+    for pod in waiting:
+        rules[id(pod)] = [_Counted(pod, rule) for rule in _hard_spreads(pod)]
+        if all(rule.holds((*chosen, pod)) for owner in (*chosen, pod) for rule in rules[id(owner)]):
+            chosen.append(pod)
     return tuple(chosen)
+
+
+class _Counted:
+    """Whom a hard spread of a pod counts, of the pods that are nominated to one node."""
+
+    def __init__(self, owner: Pod, rule: TopologySpreadConstraint) -> None:
+        self._namespace = owner.metadata.namespace
+        self._priority = _priority(owner)
+        self._most = rule.max_skew
+        self._selector = compile_selector(
+            rule.label_selector, owner.metadata.labels, match_keys=rule.match_label_keys
+        )
+
+    def holds(self, pods: Iterable[Pod]) -> bool:
+        """Tells whether the owner may enter while the pods are nominated; the scheduler passes over lesser ones."""
+        counted = sum(
+            pod.metadata.namespace == self._namespace
+            and _priority(pod) >= self._priority
+            and self._selector.matches(pod.metadata.labels)
+            for pod in pods
+        )
+        return counted <= self._most
+
+
+def _priority(pod: Pod) -> int:
+    return pod.spec.priority or 0
 
 
 def _hard_spreads(pod: Pod) -> list[TopologySpreadConstraint]:
     return [each for each in pod.spec.topology_spread_constraints if each.when_unsatisfiable == _HARD]
-
-
-def _bear_each_other(pods: Sequence[Pod]) -> bool:
-    """Tells whether pods with hard spreads, all nominated to one node, leave each other within their skew."""
-    for owner in pods:
-        for rule in _hard_spreads(owner):
-            selector = compile_selector(
-                rule.label_selector, owner.metadata.labels, match_keys=rule.match_label_keys
-            )
-            counted = sum(
-                pod.metadata.namespace == owner.metadata.namespace and selector.matches(pod.metadata.labels)
-                for pod in pods
-            )
-            if counted > rule.max_skew:
-                return False
-    return True
 
 
 class Nominator:

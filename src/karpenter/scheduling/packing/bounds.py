@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from operator import mul
 
 from karpenter.model.catalogue import lowest_bit
 from karpenter.scheduling.packing.market import Market
-from karpenter.scheduling.packing.simplex import cover, proven_value
+from karpenter.scheduling.packing.simplex import cover_by_few, proven_value
 
 __all__ = ["lower_bound"]
 
@@ -23,13 +22,8 @@ __all__ = ["lower_bound"]
 _MOST_MASKS = 4
 _MOST_APART = 2
 _PODS = "pods"
-# With more options than this, the program is solved over so many for each row at first; those that its prices overpay
-# join, so many at a time and so often. What is still overpaid then lowers the bound.
-_FEW_COLUMNS = 200
-_FIRST_COLUMNS = 8
-_MORE_COLUMNS = 24
+# So often options that the prices overpay join the program; what is still overpaid then lowers the bound.
 _MOST_TURNS = 6
-_ZERO = 1e-9
 # A bound this close to the price is good enough.
 _CLOSE = 0.995
 
@@ -47,33 +41,9 @@ def lower_bound(market: Market, counts: Sequence[int], price: float) -> float:
     for fresh in (chain(_apart(market, counts), _by_mask(market, counts)), _large(market, counts)):
         if best < _CLOSE * price:
             rows += fresh
-            duals = _duals(rows, market.menu.prices)
+            duals = cover_by_few(rows, market.menu.prices, [1.0] * len(rows), turns=_MOST_TURNS).duals
             best = max(best, proven_value(rows, market.menu.prices, [1.0] * len(rows), duals))
     return best
-
-
-def _duals(rows: Sequence[Sequence[float]], prices: Sequence[float]) -> list[float]:
-    """Return prices for the rows that overpay no option by much, looking at those few options that matter."""
-    if len(prices) <= _FEW_COLUMNS:
-        return cover(rows, prices, [1.0] * len(rows)).duals
-    columns: set[int] = set()
-    for row in rows:
-        pay = [-amount / max(_ZERO, price) for amount, price in zip(row, prices, strict=True)]
-        columns.update(sorted(range(len(pay)), key=pay.__getitem__)[:_FIRST_COLUMNS])
-    duals = [0.0] * len(rows)
-    for _ in range(_MOST_TURNS):
-        chosen = sorted(columns)
-        costs = [prices[column] for column in chosen]
-        duals = cover([[row[column] for column in chosen] for row in rows], costs, [1.0] * len(rows)).duals
-        overpaid = []
-        for column, (price, *amounts) in enumerate(zip(prices, *rows, strict=True)):
-            worth = sum(map(mul, duals, amounts))
-            if worth > price * (1.0 + _ZERO) and column not in columns:
-                overpaid.append((price - worth, column))
-        if not overpaid:
-            break
-        columns.update(column for _, column in sorted(overpaid)[:_MORE_COLUMNS])
-    return duals
 
 
 def _apart(market: Market, counts: Sequence[int]) -> Iterator[list[float]]:
@@ -129,8 +99,8 @@ def _rows(
     for i in resources:
         most = totals[i]
         if limit:
-            sizes = [(size[i], count) for size, count in zip(market.stock.sizes, counts, strict=True)]
-            most = _largest_sum(sizes, limit)
+            pods = zip(market.stock.sizes, counts, strict=True)
+            most = _largest_sum([(size[i], count) for size, count in pods if count], limit)
         if most:
             yield [min(have[i], most) / totals[i] for have in usable]
 

@@ -27,6 +27,8 @@ _TRIAL_SHARE = 0.5
 # the mix. Both from trials with pods of which a fifth must stand apart; results move little with them.
 _FORCED_SHARE = 0.02
 _ROUND_SHARE = 0.4
+# But so many nodes at least, if the mix has them: the last few are not worth a mix of their own each.
+_ROUND_NODES = 5
 
 # Kinds that a node should hold before it is filled, and how many pods of them.
 Seeds = Iterable[tuple[int, int]]
@@ -174,7 +176,8 @@ def _round(
 
 def _interleaved(amounts: dict[int, float]) -> Iterator[int]:
     """Yield options to buy now: a part of each, evenly mixed; what is planned less than once waits."""
-    counts = {option: int(amount * _ROUND_SHARE) or int(amount >= 1.0) for option, amount in amounts.items()}
+    share = max(_ROUND_SHARE, min(1.0, _ROUND_NODES / sum(amounts.values())))
+    counts = {option: int(amount * share) or int(amount >= 1.0) for option, amount in amounts.items()}
     steps = max(counts.values())
     for step in range(steps):
         for option, count in counts.items():

@@ -9,7 +9,7 @@ want much. Sizes are compared by cells (see the stock), so that the work does no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import add, mul
+from operator import add, floordiv, mul, sub
 
 from karpenter.scheduling.packing.rules import NodeRules
 from karpenter.scheduling.packing.stock import Stock
@@ -74,11 +74,12 @@ class Filler:
             if held + number == left[kind]:
                 allowed &= ~(1 << kind)
             allowed &= ~refused
-            room = [have - need * number for have, need in zip(room, stock.sizes[kind], strict=True)]
             doubled = self._doubled[cell] or self._multiply(cell)
             if number == 1:
+                room = list(map(sub, room, stock.sizes[kind]))
                 scores = list(map(add, scores, doubled))
             else:
+                room = [have - need * number for have, need in zip(room, stock.sizes[kind], strict=True)]
                 scores = [score + number * product for score, product in zip(scores, doubled, strict=True)]
         return placed
 
@@ -110,14 +111,17 @@ class Filler:
     def _pick(self, kinds: int, room: Sequence[int]) -> tuple[int, int, int]:
         """Return the first of the kinds that fits, how often it does, and the kinds found too large."""
         sizes = self._stock.sizes
+        has_zeros = self._stock.has_zeros
         refused = 0
         for _ in range(_PROBES):
             if not kinds:
                 break
             kind = (kinds & -kinds).bit_length() - 1
-            fits = min(
-                [have // need for have, need in zip(room, sizes[kind], strict=True) if need], default=_PLENTY
-            )
+            if has_zeros:
+                pairs = zip(room, sizes[kind], strict=True)
+                fits = min([have // need for have, need in pairs if need], default=_PLENTY)
+            else:
+                fits = min(map(floordiv, room, sizes[kind]))
             if fits:
                 return kind, fits, refused
             twins = self._stock.twins[kind]

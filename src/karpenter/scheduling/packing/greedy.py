@@ -67,10 +67,10 @@ def _widest(market: Market, left: Sequence[int], order: Sequence[int], options: 
         most = left[kind]
         if rules.binding >> kind & 1:
             most = min(most, rules.most(state, kind))
-        number = _most_held(menu, admitting, used, stock.sizes[kind], most)
+        number, holding = _most_held(menu, admitting, used, stock.sizes[kind], most)
         if number:
             used = [have + need * number for have, need in zip(used, stock.sizes[kind], strict=True)]
-            options = admitting & menu.holds(used)
+            options = holding
             contents.append((kind, number))
             if rules.binding >> kind & 1:
                 allowed &= ~rules.enter(state, kind, number)
@@ -82,14 +82,18 @@ def _widest(market: Market, left: Sequence[int], order: Sequence[int], options: 
     return Node(option, market.costs[option], tuple(sorted(contents)), tuple(used))
 
 
-def _most_held(menu: Menu, options: int, used: Sequence[int], size: Sequence[int], most: int) -> int:
-    """Return how many pods of a size some option holds beside what is used, up to the most."""
+def _most_held(
+    menu: Menu, options: int, used: Sequence[int], size: Sequence[int], most: int
+) -> tuple[int, int]:
+    """Return how many pods of a size some option holds beside what is used, up to the most, and who holds so many."""
     low, high = 0, most
+    holding = options
     while low < high:
         # The first guess is all of them; then halves.
         number = high if high == most and not low else (low + high + 1) // 2
-        if options & menu.holds([have + need * number for have, need in zip(used, size, strict=True)]):
-            low = number
+        found = options & menu.holds([have + need * number for have, need in zip(used, size, strict=True)])
+        if found:
+            low, holding = number, found
         else:
             high = number - 1
-    return low
+    return low, holding

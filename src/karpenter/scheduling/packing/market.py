@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from karpenter.model.catalogue import bits, lowest_bit
 from karpenter.scheduling.packing.menu import Menu
-from karpenter.scheduling.packing.simplex import cover
+from karpenter.scheduling.packing.simplex import cover_by_few
 from karpenter.scheduling.packing.stock import Contents, Size, Stock, present
 
 __all__ = ["Aisle", "Market", "Mix", "Node", "cost_of"]
@@ -96,6 +96,8 @@ class Market:
         self.menu = menu
         self.costs = list(menu.prices)
         self._last_mixes: dict[bool, tuple[tuple[int, ...], Mix]] = {}
+        # By mask: places of the options of mixes so far, of which the next one is mostly made.
+        self._mattered: dict[int, set[int]] = {}
         holding_sort = [menu.admitting[mask] & menu.holds(size) for mask, size in stock.sorts]
         self.options_of = [holding_sort[sort] for sort in stock.sort_of]
         self._sorts_on = _transposed(holding_sort, len(menu))
@@ -105,7 +107,8 @@ class Market:
         admitted = {sorts: sum([kinds_of[sort] for sort in bits(sorts)]) for sorts in set(self._sorts_on)}
         self.admits = [admitted[sorts] for sorts in self._sorts_on]
         self._reach = self._reachable_sums(counts)
-        self.usable = self.usable_by(counts)
+        self._counts = list(counts)
+        self.usable = self._usable_by(counts)
         self.aisles = self._aisles()
         self.groups = self._groups()
 
@@ -160,6 +163,9 @@ class Market:
         A node with much memory and little cpu is full long before its memory is: what fits by one resource limits what
         is loaded of another. And sums of whole pods do not reach every number.
         """
+        return self.usable if counts == self._counts else self._usable_by(counts)
+
+    def _usable_by(self, counts: Sequence[int]) -> list[Size]:
         pods = self.stock.by_sort(counts)
         there = sum([1 << sort for sort, count in enumerate(pods) if count])
         many = there.bit_count() > _MOST_SORTS
@@ -247,11 +253,13 @@ class Market:
         asked = [i for i, amount in enumerate(total) if amount]
         rows = []
         for i in asked:
-            scale, limit = 1.0 / total[i], most[i]
-            rows.append([(min(limit, amount)) * scale for amount in aisle.usable[i]])
+            scale = 1.0 / total[i]
+            rows.append([amount * scale for amount in _cut(aisle.usable[i], most[i])])
         if nodes > 1:
             rows.append([1.0 / nodes] * len(aisle.options))
-        answer = cover(rows, aisle.costs, [1.0] * len(rows))
+        mattered = set() if roomy else self._mattered.setdefault(mask, set())
+        answer = cover_by_few(rows, aisle.costs, [1.0] * len(rows), mattered)
+        mattered.update(answer.amounts)
         duals = [0.0] * len(total)
         for i, price in zip(asked, answer.duals, strict=False):
             duals[i] = price / total[i]

@@ -10,16 +10,19 @@ Made for a handful of rows and some hundred columns. Rows should be scaled so th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
-__all__ = ["Cover", "cover", "proven_value"]
+__all__ = ["Cover", "cover", "cover_by_few", "proven_value"]
 
 # Below this a number counts as zero; rows are scaled to demands near one.
 _ZERO = 1e-9
 _ENDLESS = float("inf")
 # A bound is lowered by this share, more than rounding can add up to in sums of a few terms.
 _SAFETY = 1e-9
+# Few columns matter: so many for each row to begin with, and so many more at a time.
+_FIRST_COLUMNS = 4
+_MORE_COLUMNS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,52 @@ def cover(
     )
 
 
+def cover_by_few(
+    rows: Sequence[Sequence[float]],
+    costs: Sequence[float],
+    demands: Sequence[float],
+    first: Iterable[int] = (),
+    *,
+    turns: int = 0,
+) -> Cover:
+    """Return the cheapest cover, worked out over the few columns that matter.
+
+    Columns that the prices overpay join those that were looked at first.
+
+    Args:
+        rows: For each row its amount in every column.
+        costs: What one of each column costs, not negative.
+        demands: What each row must reach.
+        first: Columns that may matter. If left out: for each row some that give most of it for their cost.
+        turns: So often at most columns join; the prices may overpay some then. Zero for as often as needed.
+    """
+    columns = set(first)
+    for row in rows if not columns else ():
+        pay = [-amount / max(_ZERO, cost) for amount, cost in zip(row, costs, strict=True)]
+        columns.update(sorted(range(len(pay)), key=pay.__getitem__)[:_FIRST_COLUMNS])
+    while True:
+        chosen = sorted(columns)
+        answer = cover(
+            [[row[column] for column in chosen] for row in rows],
+            [costs[column] for column in chosen],
+            demands,
+        )
+        if not answer.met:
+            # Prices say nothing about which columns would help.
+            return cover(rows, costs, demands)
+        worths = _worths(rows, answer.duals, len(costs))
+        overpaid = [
+            (cost - worth, column)
+            for column, (cost, worth) in enumerate(zip(costs, worths, strict=True))
+            if worth > cost * (1.0 + _ZERO) and column not in columns
+        ]
+        turns -= 1
+        if not overpaid or not turns:
+            amounts = {chosen[place]: amount for place, amount in answer.amounts.items()}
+            return replace(answer, amounts=amounts)
+        columns.update(column for _, column in sorted(overpaid)[:_MORE_COLUMNS])
+
+
 def proven_value(
     rows: Sequence[Sequence[float]],
     costs: Sequence[float],
@@ -87,18 +136,23 @@ def proven_value(
 
     The duals are shrunk until they overpay no column; rounding in the search can then only make the bound weaker.
     """
-    worths = [0.0] * len(costs)
-    for row, price in zip(rows, duals, strict=True):
-        if price > 0.0:
-            worths = [worth + price * amount for worth, amount in zip(worths, row, strict=True)]
     overpaid = 1.0
-    for worth, cost in zip(worths, costs, strict=True):
+    for worth, cost in zip(_worths(rows, duals, len(costs)), costs, strict=True):
         if worth > cost * overpaid:
             if cost <= 0.0:
                 return 0.0
             overpaid = worth / cost
     total = sum(price * demand for price, demand in zip(duals, demands, strict=True))
     return max(0.0, total / overpaid * (1.0 - _SAFETY))
+
+
+def _worths(rows: Sequence[Sequence[float]], duals: Sequence[float], count: int) -> list[float]:
+    """Return what each column is worth by the prices of the rows."""
+    worths = [0.0] * count
+    for row, price in zip(rows, duals, strict=True):
+        if price > 0.0:
+            worths = [worth + price * amount for worth, amount in zip(worths, row, strict=True)]
+    return worths
 
 
 def _leaving_row(right: Sequence[float], names: Sequence[int], *, careful: bool) -> int:

@@ -12,10 +12,11 @@ distinct sizes each has a cell of its own; with many, a cell is half an octave o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from operator import mul
 from typing import Any, TypeVar
 
-from karpenter.model.catalogue import bits
+from karpenter.model.catalogue import bits, lowest_bit
 from karpenter.scheduling.packing.lot import Lot, Shape
 from karpenter.scheduling.packing.menu import Menu, holding, menu_for
 from karpenter.scheduling.packing.rules import NodeRules, Rules
@@ -40,8 +41,6 @@ class Stock:
         columns: The places of the resources in the lot's.
         samples: One shape for each kind, and ``counts``, ``sizes`` and ``mask_of`` by kind.
         masks: The distinct masks; ``sorts`` are the distinct masks and sizes, ``sort_of`` the sort of each kind.
-        cells: Sets of kinds of like sizes, ``cell_sizes`` the size of the first kind of each, ``least`` for each
-            resource the least amount in each, ``twins`` for each kind those of the same size.
         apart: Sets of kinds that must stand apart: the number of nodes they force, the most pods of them on a node, and
             their kinds, those that force most first.
         allowed: The kinds that an empty node takes: all but those whose own rules keep them out.
@@ -57,23 +56,16 @@ class Stock:
         self._parts = [parts for _, parts in folded]
         self.counts = [sample.count for sample in self.samples]
         self.sizes = [sample.size for sample in self.samples]
-        self.masks = tuple(sorted({sample.mask for sample in self.samples}))
+        distinct = {id(sample.mask): sample.mask for sample in self.samples}
+        self.masks = tuple(sorted(set(distinct.values())))
         places = {mask: place for place, mask in enumerate(self.masks)}
-        self.mask_of = [places[sample.mask] for sample in self.samples]
+        place_of = {identity: places[mask] for identity, mask in distinct.items()}
+        self.mask_of = [place_of[id(sample.mask)] for sample in self.samples]
         sorts: dict[tuple[int, Size], int] = {}
         self.sort_of = [
             sorts.setdefault(key, len(sorts)) for key in zip(self.mask_of, self.sizes, strict=True)
         ]
         self.sorts = list(sorts)
-        self.cells = self._cells()
-        members = [[self.sizes[kind] for kind in bits(kinds)] for kinds in self.cells]
-        self.cell_sizes = [sizes[0] for sizes in members]
-        least = [[min(amounts) for amounts in zip(*sizes, strict=True)] for sizes in members]
-        self.least = [[amounts[i] for amounts in least] for i in range(len(self.resources))]
-        same: dict[Size, int] = {}
-        for kind, size in enumerate(self.sizes):
-            same[size] = same.get(size, 0) | 1 << kind
-        self.twins = [same[size] for size in self.sizes]
         self._amounts = [[size[i] for size in self.sizes] for i in range(len(self.resources))]
         self._falling = [
             [kind for _, kind in sorted((-amount, kind) for kind, amount in enumerate(column))]
@@ -102,8 +94,7 @@ class Stock:
                 owned |= 1 << group
         caps, counted = self._ranked_rules(owned)
         sizes = _ranks({shape.size for shape in lot.shapes}, lambda size: [-amount for amount in size])
-        masks = self._sellable_masks()
-        places = _ranks(masks, masks.__getitem__)
+        masks, places = self._sellable_masks()
         folded: dict[tuple[object, ...], list[tuple[int, int, int]]] = {}
         for index, shape in enumerate(lot.shapes):
             if shape.count > 0:
@@ -114,7 +105,7 @@ class Stock:
                     counted[shape.counted],
                     shape.ports,
                     shape.port_conflicts,
-                    places[shape.mask],
+                    places[id(shape.mask)],
                     tuple([admits >> index & 1 for admits in doors]) if doors else (),
                 )
                 folded.setdefault(key, []).append((shape.order, index, shape.count))
@@ -126,7 +117,7 @@ class Stock:
             sample = Shape(
                 size=projected[shape.size],
                 count=sum([count for _, _, count in members]),
-                mask=masks[shape.mask],
+                mask=masks[id(shape.mask)],
                 counted=shape.counted & owned,
                 caps=shape.caps,
                 ports=shape.ports,
@@ -163,14 +154,24 @@ class Stock:
             ),
         )
 
-    def _sellable_masks(self) -> dict[int, int]:
-        """Return for each mask of the shapes the offerings in it that can be bought at all."""
+    def _sellable_masks(self) -> tuple[dict[int, int], dict[int, int]]:
+        """Return for each mask of the shapes the offerings in it that can be bought at all, and its rank among them.
+
+        Masks are as wide as the catalogue, and most shapes share a few of them: both go by ``id``.
+        """
         lot = self.lot
         nothing = (0,) * len(lot.resources)
         sellable = holding(lot.catalogue, lot.resources, lot.overheads, nothing, lot.catalogue.everything)
-        return {mask: mask & sellable for mask in {shape.mask for shape in lot.shapes}}
+        distinct = {id(shape.mask): shape.mask for shape in lot.shapes}
+        masks = {identity: mask & sellable for identity, mask in distinct.items()}
+        ranks = {mask: rank for rank, mask in enumerate(sorted(set(masks.values())))}
+        return masks, {identity: ranks[mask] for identity, mask in masks.items()}
 
-    def _cells(self) -> list[int]:
+    # What only filling asks for is worked out when it does.
+
+    @cached_property
+    def cells(self) -> list[int]:
+        """Sets of kinds of like sizes."""
         keys = self.sizes
         if len(set(keys)) > _MOST_CELLS:
             keys = [tuple(map(_half_octave, size)) for size in self.sizes]
@@ -178,6 +179,31 @@ class Stock:
         for kind, key in enumerate(keys):
             cells[key] = cells.get(key, 0) | 1 << kind
         return list(cells.values())
+
+    @cached_property
+    def cell_sizes(self) -> list[Size]:
+        """The size of the first kind of each cell."""
+        return [self.sizes[lowest_bit(kinds)] for kinds in self.cells]
+
+    @cached_property
+    def least(self) -> list[list[int]]:
+        """For each resource the least amount in each cell."""
+        members = [[self.sizes[kind] for kind in bits(kinds)] for kinds in self.cells]
+        amounts = [[min(each) for each in zip(*sizes, strict=True)] for sizes in members]
+        return [[each[i] for each in amounts] for i in range(len(self.resources))]
+
+    @cached_property
+    def has_zeros(self) -> bool:
+        """Whether some kind asks for nothing of some resource."""
+        return not all(map(all, self.sizes))
+
+    @cached_property
+    def twins(self) -> list[int]:
+        """For each kind those of the same size."""
+        same: dict[Size, int] = {}
+        for kind, size in enumerate(self.sizes):
+            same[size] = same.get(size, 0) | 1 << kind
+        return [same[size] for size in self.sizes]
 
     def project(self, amounts: Sequence[int]) -> Size:
         """Return the amounts of the resources that count here."""

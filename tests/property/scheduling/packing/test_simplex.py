@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from karpenter.scheduling.packing.simplex import cover, proven_value
+from karpenter.scheduling.packing.simplex import cover, cover_by_few, proven_value
 
 _amounts = st.integers(0, 6).map(float)
 _costs = st.integers(0, 9).map(float)
@@ -66,6 +66,24 @@ def test_the_cover_is_the_cheapest_vertex(
     assert answer.met == (least < float("inf"))
     if answer.met:
         assert answer.value == pytest.approx(least)
+        for row, demand in zip(rows, demands, strict=True):
+            assert sum(row[j] * amount for j, amount in answer.amounts.items()) >= demand - 1e-6
+
+
+@settings(max_examples=75, deadline=None)
+@given(programs(), st.sets(st.integers(0, 4)))
+def test_a_cover_by_few_columns_is_as_cheap_whichever_come_first(
+    program: tuple[list[list[float]], list[float], list[float]], first: set[int]
+) -> None:
+    rows, costs, demands = program
+    known = [column for column in first if column < len(costs)]
+
+    answer = cover_by_few(rows, costs, demands, known)
+
+    whole = cover(rows, costs, demands)
+    assert answer.met == whole.met
+    if whole.met:
+        assert answer.value == pytest.approx(whole.value)
         for row, demand in zip(rows, demands, strict=True):
             assert sum(row[j] * amount for j, amount in answer.amounts.items()) >= demand - 1e-6
 

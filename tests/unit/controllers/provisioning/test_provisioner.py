@@ -452,22 +452,29 @@ async def test_it_waits_for_a_window_and_then_serves_all_that_wait() -> None:
     assert len(scene.claims) == 1
 
 
-async def test_pods_of_a_hard_spread_are_nominated_in_turn() -> None:
+def _spreading(name: str, app: str, *, owns: bool, priority: int = 0) -> Pod:
+    """A pod, perhaps with a hard spread over zones of the pods of app=web."""
     spread = {
         "maxSkew": 1,
         "topologyKey": names.ZONE,
         "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": {"app": "web"}},
     }
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "namespace": "shop", "labels": {"app": app}},
+            "spec": {"topologySpreadConstraints": [spread] if owns else [], "priority": priority},
+        },
+        Pod,
+    )
+
+
+def test_pods_of_a_hard_spread_are_nominated_in_turn() -> None:
     made = [
-        msgspec.convert(
-            {
-                "metadata": {"name": name, "namespace": "shop", "labels": {"app": app}},
-                "spec": {"topologySpreadConstraints": [spread] if app == "web" else []},
-            },
-            Pod,
-        )
-        for name, app in (("a", "web"), ("b", "web"), ("c", "db"), ("d", "db"))
+        _spreading("a", "web", owns=True),
+        _spreading("b", "web", owns=True),
+        _spreading("c", "db", owns=False),
+        _spreading("d", "db", owns=False),
     ]
 
     assert [each.metadata.name for each in nominable(made)] == ["a", "c", "d"]
@@ -525,3 +532,18 @@ async def test_room_for_pods_that_do_not_exist_is_ordered_and_nobody_is_told_of_
     assert room.plans == [first, second]
     assert not scene.cluster.nominations.member_of("uid-spare")
     scene.provisioner.look()
+
+
+def test_pods_that_a_hard_spread_merely_counts_are_nominated_after_its_owner() -> None:
+    counted = [_spreading(name, "web", owns=False) for name in ("a", "b")]
+    owner = _spreading("c", "web", owns=True)
+
+    assert [each.metadata.name for each in nominable([*counted, owner])] == ["c"]
+    assert [each.metadata.name for each in nominable(counted)] == ["a", "b"]
+
+
+def test_pods_of_lesser_priority_do_not_wait_for_the_owner_of_a_spread() -> None:
+    lesser = [_spreading(name, "web", owns=False, priority=-10) for name in ("a", "b")]
+    owner = _spreading("c", "web", owns=True)
+
+    assert [each.metadata.name for each in nominable([*lesser, owner])] == ["c", "a", "b"]

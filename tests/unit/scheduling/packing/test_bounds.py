@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from karpenter.model.catalogue import Catalogue
-from karpenter.scheduling.packing import Lot, bounds
+from karpenter.scheduling.packing import Lot, bounds, simplex
 from karpenter.scheduling.packing.bounds import lower_bound
 from karpenter.scheduling.packing.market import Market
 from karpenter.scheduling.packing.stock import Stock
@@ -81,9 +81,9 @@ def _middling() -> Lot:
 
 def test_a_bound_found_with_a_few_options_at_a_time_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     at_once = _bound(_middling())
-    monkeypatch.setattr(bounds, "_FEW_COLUMNS", 0)
-    monkeypatch.setattr(bounds, "_FIRST_COLUMNS", 1)
-    monkeypatch.setattr(bounds, "_MORE_COLUMNS", 1)
+    monkeypatch.setattr(simplex, "_FIRST_COLUMNS", 1)
+    monkeypatch.setattr(simplex, "_MORE_COLUMNS", 1)
+    monkeypatch.setattr(bounds, "_MOST_TURNS", 100)
 
     in_turns = _bound(_middling())
 
@@ -92,8 +92,7 @@ def test_a_bound_found_with_a_few_options_at_a_time_is_the_same(monkeypatch: pyt
 
 def test_a_bound_that_may_not_look_at_all_options_is_still_one(monkeypatch: pytest.MonkeyPatch) -> None:
     at_once = _bound(_middling())
-    monkeypatch.setattr(bounds, "_FEW_COLUMNS", 0)
-    monkeypatch.setattr(bounds, "_FIRST_COLUMNS", 1)
+    monkeypatch.setattr(simplex, "_FIRST_COLUMNS", 1)
     monkeypatch.setattr(bounds, "_MOST_TURNS", 1)
 
     cut = _bound(_middling())

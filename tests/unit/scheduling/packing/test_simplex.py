@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from karpenter.scheduling.packing.simplex import cover, proven_value
+from karpenter.scheduling.packing.simplex import cover, cover_by_few, proven_value
 
 
 def test_one_column_is_bought_until_its_row_is_met() -> None:
@@ -77,3 +77,23 @@ def test_a_free_column_that_is_worth_something_leaves_no_bound() -> None:
 
 def test_duals_below_zero_prove_nothing() -> None:
     assert proven_value([[1.0]], [1.0], [1.0], [-1.0]) == 0.0
+
+
+def test_a_cover_that_starts_from_columns_without_a_row_still_meets_it() -> None:
+    answer = cover_by_few([[1.0, 0.0], [0.0, 1.0]], [1.0, 2.0], [1.0, 1.0], [0])
+
+    assert answer.met
+    assert answer.amounts == {0: 1.0, 1: 1.0}
+
+
+def test_a_cover_by_few_takes_in_a_column_that_its_prices_overpay() -> None:
+    answer = cover_by_few([[1.0, 1.0, 4.0]], [3.0, 2.0, 1.0], [4.0], [0])
+
+    assert answer.amounts == {2: 1.0}
+    assert answer.value == 1.0
+
+
+def test_a_cover_by_few_that_may_not_look_again_keeps_what_it_has() -> None:
+    answer = cover_by_few([[1.0, 1.0, 4.0]], [3.0, 2.0, 1.0], [4.0], [0], turns=1)
+
+    assert answer.amounts == {0: 4.0}
