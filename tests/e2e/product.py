@@ -10,10 +10,13 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+
+from tests.component.aws.rights import confine
 
 if TYPE_CHECKING:
     from tests.e2e.scenarios.planes import Plane
@@ -73,6 +76,8 @@ class Product:
             model = self.start("ec2", "sandbox", "ec2", *where, read=True)
             assert model.stdout is not None
             self.endpoint = model.stdout.readline().strip().partition("=")[2]
+            # The controller has the rights that an installation gives it, and no others.
+            confine(self.endpoint, _CLUSTER, region=self._region)
             kubeconfig = str(self.plane.kubeconfig)
             self.start("kubelets", "sandbox", "kubelets", "--kubeconfig", kubeconfig, "--ec2", self.endpoint)
             self.start_controller()
@@ -84,7 +89,9 @@ class Product:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        refused = self.refused() if error is None and "ec2" in self._programs else []
         self.stop()
+        assert not refused, f"the policies of an installation do not allow {refused}"
 
     def start_controller(self, name: str = "controller") -> subprocess.Popen[str]:
         """Start a replica of the controller."""
@@ -127,6 +134,12 @@ class Product:
         program = self._programs.pop(name)
         program.send_signal(signal.SIGKILL)
         program.wait(10)
+
+    def refused(self) -> list[dict[str, Any]]:
+        """What the controller asked of AWS and had no right to."""
+        with urllib.request.urlopen(f"{self.endpoint}/_model/rights", timeout=15) as answer:  # noqa: S310
+            found: list[dict[str, Any]] = json.load(answer)["refused"]
+        return found
 
     def process(self, name: str = "controller") -> subprocess.Popen[str]:
         """A program that was started."""
@@ -191,8 +204,8 @@ class Product:
             service,
             endpoint_url=self.endpoint,
             region_name=self._region,
-            aws_access_key_id="model",
-            aws_secret_access_key="model",
+            aws_access_key_id="admin",
+            aws_secret_access_key="admin",
         )
 
     def instances(self) -> list[dict[str, Any]]:

@@ -241,7 +241,7 @@ class _Surveyor:
 
     def _nodes_for(self, stance: Stance, pins: _Pins) -> int:
         """Return the standing nodes that the pods may enter."""
-        suiting = self._board.matching(stance)
+        suiting = self._board.admission.matching(stance)
         nodes = self._matching.get(suiting)
         if nodes is None:
             nodes = self._matching[suiting] = _as_bits(suiting)
@@ -261,8 +261,8 @@ class _Surveyor:
         """Return the template that the pods are bought from, the first that can hold them, and its offerings."""
         for place, template in enumerate(self._board.templates):
             there = template.listed & template.within(pins)
-            if self._board.admitted(stance, template) & there:
-                return place, self._board.allowed(stance, template) & there
+            if self._board.admission.admitted(stance, template) & there:
+                return place, self._board.admission.allowed(stance, template) & there
         return -1, 0
 
     def _sold(self) -> tuple[tuple[Source, ...], tuple[tuple[int, ...], ...], tuple[Kind, ...]]:
