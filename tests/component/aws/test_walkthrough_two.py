@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -39,9 +39,12 @@ def korea(monkeypatch: pytest.MonkeyPatch) -> Iterator[Model]:
         yield model
 
 
+_EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+
+
 def _converted() -> tuple[NodePool, EC2NodeClass]:
-    """The manifests that the demo ships, converted to v1."""
-    text = (files("karpenter.cli") / "manifests" / "default-provisioner.yaml").read_text()
+    """The manifests of the examples, converted to v1."""
+    text = (_EXAMPLES / "default-provisioner.yaml").read_text(encoding="utf-8")
     outcome = convert([manifest.object for manifest in read_manifests(text)])
     by_kind = {each["kind"]: each for each in outcome.objects}
     return (

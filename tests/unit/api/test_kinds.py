@@ -163,6 +163,8 @@ spec:
   replicas: 3
   percentage: 10
   limits: {{cpu: 1}}
+  schedules:
+  - {{schedule: "0 8 * * *", duration: 2h, timeZone: Asia/Seoul, replicas: 5}}
 status:
   provisioningStrategy: s
   podTemplateRef: {{name: t}}

@@ -162,7 +162,7 @@ def test_principals_are_let_into_a_cluster(world: World) -> None:
 
 
 def test_node_groups_are_those_that_were_put_there(world: World) -> None:
-    assert ask(world, "eks", "ListNodegroups", clusterName="sandbox")["nodegroups"] == []
+    assert ask(world, "eks", "ListNodegroups", clusterName="sandbox")["nodegroups"] == ["system"]
     assert code_of(world, "eks", "DescribeNodegroup", clusterName="sandbox", nodegroupName="x") == (
         "ResourceNotFoundException"
     )
