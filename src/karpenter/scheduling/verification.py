@@ -134,9 +134,7 @@ def _counting_places(stance: Stance, host: Host) -> Iterator[tuple[int, object]]
 
 
 def _followed(stance: Stance, host: Host) -> Iterator[tuple[PlaceRule, object]]:
-    for rule in stance.near:
-        if rule.hard:
-            yield rule, host.index
+    yield from ((rule, host.index) for rule in stance.near if rule.hard)
     for key, rules in stance.places.items():
         for rule in rules:
             if rule.hard and rule.kind == "together":
