@@ -11,7 +11,7 @@ AUDIT_READY := $(AUDIT_VENV)/.ready
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-e2e lint types coverage format crds reference bench docs wheel sbom audit image changelog lock clean
+.PHONY: help demo test test-fast test-e2e lint types coverage format crds reference bench bench-live docs wheel sbom audit image changelog lock clean
 
 help:  ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,7 +43,7 @@ test: lint types $(READY)  ## Lint, types, all tests but those that need Go, and
 coverage: $(READY)
 	@$(BIN)/python -m coverage report --include='src/karpenter/kit/*,src/karpenter/model/*' --fail-under=100
 	@$(BIN)/python -m coverage report --include='src/karpenter/api/*,src/karpenter/cli/*' --fail-under=95
-	@$(BIN)/python -m coverage report --include='src/karpenter/scheduling/*' --fail-under=100
+	@$(BIN)/python -m coverage report --include='src/karpenter/scheduling/*,src/karpenter/consolidation/*' --fail-under=100
 	@$(BIN)/python -m coverage report --include='src/karpenter/facts/*,src/karpenter/cloud/*' --fail-under=95
 	@$(BIN)/python -m coverage report --include='src/karpenter/kube/*,src/karpenter/state/*,src/karpenter/observe/*,src/karpenter/controllers/*' --fail-under=95
 
@@ -77,6 +77,12 @@ bench: $(READY)  ## Measure, beside the Go scheduler where Go is there; the last
 
 reference: $(READY)  ## Write the reference pages anew from the code.
 	$(BIN)/python -m tools.reference
+
+bench-live: $(READY)  ## Measure the controller on a real control plane, beside the Go Karpenter (needs Go; half an hour).
+	$(BIN)/python -m benchmarks.live reaction
+	$(BIN)/python -m benchmarks.live placement
+	$(BIN)/python -m benchmarks.live storm
+	$(BIN)/python -m benchmarks.live holding
 
 docs: $(DOCS_READY)  ## Build the documentation into site/; warnings are errors.
 	@NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict --quiet
