@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from karpenter.cli import main
+from karpenter.cli import main, solve
 
 CATALOGUE = {
     "instanceTypes": [
@@ -166,3 +166,12 @@ def test_a_deadline_that_is_no_duration_is_said(problem: Path, capsys: pytest.Ca
 
     assert code == 2
     assert "--deadline" in capsys.readouterr().err
+
+
+def test_memory_is_told_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object, **__: object) -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "read_text", missing)
+
+    assert solve._most_memory_mib() > 0
