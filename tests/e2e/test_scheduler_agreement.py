@@ -22,8 +22,8 @@ SURPRISING_SHARE = 0.015
 # of them nothing can be bought either, since pods that keep apart from them stand everywhere now.
 PLANNED_AGAIN = 30
 DISPLACED = 5
-# In some runs one pod of case 116 is still waiting when the case ends: it follows pods that were bound late. The promise
-# is none; this bound keeps it from growing.
+# In some runs one pod of case 116 still waits when the case ends: it follows pods that were bound late. The promise is
+# none; this bound keeps it from growing.
 STRANDED = 2
 
 
