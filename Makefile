@@ -52,7 +52,7 @@ test-fast: $(READY)  ## The unit tests alone, stopping at the first failure.
 
 test-e2e: $(READY)  ## Tests on a real kube-apiserver, controller manager, scheduler and kubectl (needs Go; built once).
 	$(BIN)/python -m tests.e2e.controlplane build
-	$(BIN)/python -m pytest tests/e2e -m e2e --timeout=300
+	$(BIN)/python -m pytest tests/e2e -m e2e --timeout=400 -n $(JOBS) --dist loadfile
 
 lint: $(READY)  ## ruff, the format, and the layer rules.
 	$(BIN)/ruff check .
