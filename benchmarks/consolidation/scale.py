@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import resource
 import time
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ from benchmarks.consolidation.proposer import Proposer
 from benchmarks.consolidation.searcher import world_of
 from benchmarks.consolidation.states import scattered
 from benchmarks.consolidation.views import Views
+from karpenter.cli.solve import most_memory_mib
 from karpenter.consolidation.search import search
 from karpenter.consolidation.types import Settings
 
@@ -53,7 +53,7 @@ def grow(nodes: int, *, with_propose: bool = True) -> Growth:
         pods=len(cluster.pods()),
         search_s=searched,
         propose_s=proposed,
-        peak_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        peak_mib=most_memory_mib(),
         saved=found.saving_per_hour / cluster.price(),
         evictions=len(found.moves),
     )

@@ -25,6 +25,7 @@ import msgspec
 from benchmarks.live.moments import percentile
 from benchmarks.live.report import Outcome, Table
 from benchmarks.peers.problems import make_problem
+from karpenter.cli.solve import most_memory_mib
 from karpenter.scheduling import Plan, SolveOptions, solve
 from karpenter.scheduling.problems import Problem, read_catalogue, read_problem
 
@@ -102,11 +103,6 @@ def _solve_pickled(data: bytes) -> bytes:
     return pickle.dumps(_gist(solve(snapshot, pods, SolveOptions())))
 
 
-def _resident_mib() -> float:
-    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-    return int(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) / 1024
-
-
 def _gist(plan: Plan) -> list[tuple[str, int, list[str]]]:
     """What has to come back of a plan: where each pod goes; the rest is here already."""
     return [(each.pool, each.usable, [pod.metadata.uid for pod in each.pods]) for each in plan.new_nodes]
@@ -125,7 +121,7 @@ class _Worker:
 
     async def memory_mib(self) -> float:
         """Asks the worker what it holds."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, _resident_mib)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, most_memory_mib)
 
     def close(self) -> None:
         """Ends the process."""

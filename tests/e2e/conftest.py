@@ -61,9 +61,9 @@ def pytest_terminal_summary(
         terminalreporter.write_line(report)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A real control plane without nodes; its logs stay in pytest's temporary directory."""
+    """A real control plane of this file's own, without nodes; its logs stay in pytest's temporary directory."""
     with ControlPlane(directory=tmp_path_factory.mktemp("control-plane")) as plane:
         yield plane
 

@@ -142,6 +142,7 @@ def test_a_controller_that_is_killed_half_way_is_gone_on_with(name: str, tmp_pat
 
         wait_for(done, "the m5.large is replaced by a c5.large", 240)
         wait_for(lambda: len(product.instances()) == 1, "one instance is left", 60)
+        wait_for(lambda: len(product.get("nodeclaims")) == 1, "one claim is left", 60)
         [claim] = product.get("nodeclaims")
         assert claim["metadata"]["uid"] == replacement["metadata"]["uid"]
         assert not any(map(_is_tainted, product.get("nodes")))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import socket
 import sys
 import uuid
@@ -21,6 +20,7 @@ from typing import Any, TextIO
 import click
 
 from karpenter.cli.main import InputError
+from karpenter.cli.running import told_to_stop
 from karpenter.errors import KarpenterError
 from karpenter.kit.clock import SystemClock
 from karpenter.kube import load_config
@@ -120,10 +120,7 @@ async def _run(settings: Settings, config: Any) -> None:
     from karpenter.operator.aws import make_aws  # noqa: PLC0415
     from karpenter.operator.runtime import Operator  # noqa: PLC0415
 
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    stop = told_to_stop()
     identity = f"{socket.gethostname()}_{uuid.uuid4()}"
     operator = Operator(settings, config, make_aws, identity=identity, clock=SystemClock())
     get_log("operator").info(

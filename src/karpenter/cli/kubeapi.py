@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import signal
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ import click
 
 from karpenter.cli import output
 from karpenter.cli.main import InputError
+from karpenter.cli.running import told_to_stop
 from karpenter.errors import KarpenterError
 
 if TYPE_CHECKING:
@@ -102,10 +102,7 @@ def kube(
 async def _serve(server: Server, token: str, kubeconfig_out: Path | None, keeper: Keeper | None) -> None:
     from karpenter.sandbox.kube.kubeconfig import write_kubeconfig  # noqa: PLC0415
 
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    stop = told_to_stop()
     await server.start()
     with tempfile.TemporaryDirectory(prefix="karpenter-sandbox-") as temporary:
         path = kubeconfig_out or Path(temporary) / "kubeconfig"

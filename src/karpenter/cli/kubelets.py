@@ -8,7 +8,6 @@ own time; starting it again takes them up where they are.
 from __future__ import annotations
 
 import asyncio
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ import click
 
 from karpenter.cli import output
 from karpenter.cli.main import InputError
+from karpenter.cli.running import told_to_stop, work_until
 from karpenter.errors import KarpenterError
 from karpenter.kit.durations import DurationError, parse_duration
 
@@ -166,18 +166,9 @@ def kubelets(kubeconfig: Path, ec2: str, rules: Path | None, **dials: Any) -> No
 
 
 async def _play(fleet: Fleet, told: str) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    playing = asyncio.create_task(fleet.run(), name="kubelets")
-    stopping = asyncio.create_task(stop.wait(), name="stop")
+    stop = told_to_stop()
     output.say(told)
-    await asyncio.wait({playing, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    for task in (playing, stopping):
-        task.cancel()
-    results = await asyncio.gather(playing, stopping, return_exceptions=True)
-    for result in results:
-        if isinstance(result, KarpenterError):
-            raise result
+    failure = await work_until(fleet.run(), stop)
+    if isinstance(failure, KarpenterError):
+        raise failure
     output.say("stopped")

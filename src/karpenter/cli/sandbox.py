@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import signal
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +25,7 @@ from karpenter.cli import output
 from karpenter.cli.kubeapi import kube
 from karpenter.cli.kubelets import kubelets
 from karpenter.cli.main import InputError
+from karpenter.cli.running import told_to_stop
 from karpenter.cli.scenarios import scenario
 from karpenter.cli.stack import down, reset, status, up
 from karpenter.cli.workloads import workloads
@@ -143,10 +143,7 @@ def ec2(  # noqa: PLR0913, PLR0917 - one argument an option
 
 
 async def _serve(server: Server) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    stop = told_to_stop()
     await server.start()
     try:
         output.write_data(f"AWS_ENDPOINT_URL={server.url}\n")

@@ -16,7 +16,7 @@ import click
 
 from karpenter.cli import output
 from karpenter.cli.main import INTERRUPTED, REFUSED, InputError
-from karpenter.cli.stack import Form, stack_of, until_told
+from karpenter.cli.stack import FORM, Form, stack_of, until_told
 from karpenter.errors import KarpenterError
 
 if TYPE_CHECKING:
@@ -36,15 +36,7 @@ Exit codes: 0 every step was done, 1 the sandbox refused some, 2 the file cannot
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--name", default="default", show_default=True, help="Which sandbox.")
 @click.option("--check", is_flag=True, help="Only read the file.")
-@click.option(
-    "-o",
-    "--output",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Form of the output.",
-)
+@FORM
 @click.pass_context
 def scenario(ctx: click.Context, /, *, file: Path, name: str, check: bool, form: Form) -> None:
     """Play capacity errors, interruptions, node failures and price changes against a sandbox that runs.

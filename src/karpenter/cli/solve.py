@@ -25,7 +25,7 @@ from karpenter.scheduling.explanation import as_data, tree
 from karpenter.scheduling.plan import pod_name
 from karpenter.scheduling.problems import Problem, ProblemError, catalogue_name, read_catalogue, read_problem
 
-__all__ = ["as_table", "command"]
+__all__ = ["as_table", "command", "most_memory_mib"]
 
 _UNTRIED = "the deadline came before it was tried; it comes first next time"
 
@@ -149,12 +149,12 @@ def _as_json(plan: Plan, seconds: float) -> str:
         "pricePerHour": plan.price_per_hour,
         "lowerBoundPerHour": plan.lower_bound_per_hour,
         "solveSeconds": seconds,
-        "maxRssMiB": _most_memory_mib(),
+        "maxRssMiB": most_memory_mib(),
     }
     return json.dumps(answer, indent=2) + "\n"
 
 
-def _most_memory_mib() -> int:
+def most_memory_mib() -> int:
     """Give the most memory that this program held.
 
     Linux hands the peak in getrusage on through exec, so a large program that starts this one would be measured too.

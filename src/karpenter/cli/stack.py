@@ -30,7 +30,18 @@ if TYPE_CHECKING:
     from karpenter.sandbox.stack.lifecycle import Stack, Status
     from karpenter.sandbox.stack.record import Record
 
-__all__ = ["as_data", "down", "named", "next_steps", "reset", "stack_of", "status", "until_told", "up"]
+__all__ = [
+    "FORM",
+    "as_data",
+    "down",
+    "named",
+    "next_steps",
+    "reset",
+    "stack_of",
+    "status",
+    "until_told",
+    "up",
+]
 
 Form = Literal["text", "json"]
 _LOOK_S: Final = 0.5
@@ -51,7 +62,7 @@ Exit codes: 0 it is up, 1 it could not be brought up, 2 the command line makes n
 _NAME = click.option(
     "--name", default="default", show_default=True, help="Which sandbox; several may run side by side."
 )
-_FORM = click.option(
+FORM = click.option(
     "-o",
     "--output",
     "form",
@@ -87,7 +98,7 @@ _FORM = click.option(
     "--foreground", is_flag=True, help="Stay; Ctrl-C, or whatever ends this command, ends all of it."
 )
 @click.option("--life", "life_s", type=SECONDS, help="Processes end by themselves after so long.")
-@_FORM
+@FORM
 @click.pass_context
 def up(
     ctx: click.Context,
@@ -140,7 +151,7 @@ def up(
 @click.option(
     "--keep/--no-keep", default=None, help="Whether what is in the cluster stays. [default: as 'up' was told]"
 )
-@_FORM
+@FORM
 def down(name: str, keep: bool | None, form: Form) -> None:
     """End all processes of a sandbox; no port stays open."""
     stack = stack_of(name)
@@ -153,7 +164,7 @@ def down(name: str, keep: bool | None, form: Form) -> None:
 
 @click.command("status")
 @click.option("--name", default="", help="Which sandbox; without it all of them.")
-@_FORM
+@FORM
 @click.pass_context
 def status(ctx: click.Context, name: str, form: Form) -> None:
     """Show each process of a sandbox: whether it runs, since when, where, and its last error.
@@ -178,7 +189,7 @@ def status(ctx: click.Context, name: str, form: Form) -> None:
 @click.command("reset")
 @_NAME
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@_FORM
+@FORM
 def reset(name: str, yes: bool, form: Form) -> None:
     """Begin anew with an empty cluster and an empty account, at the same addresses."""
     stack = stack_of(name)

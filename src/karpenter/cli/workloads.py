@@ -7,7 +7,6 @@ Runs until it is interrupted. Ending it stops the cluster's wheels, nothing else
 from __future__ import annotations
 
 import asyncio
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ import click
 from karpenter.cli import output
 from karpenter.cli.kubelets import SECONDS
 from karpenter.cli.main import InputError
+from karpenter.cli.running import told_to_stop, work_until
 
 if TYPE_CHECKING:
     from karpenter.sandbox.workloads import Manager
@@ -98,17 +98,7 @@ def workloads(kubeconfig: Path, **dials: Any) -> None:
 
 
 async def _work(manager: Manager) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    working = asyncio.create_task(manager.run(), name="workloads")
-    stopping = asyncio.create_task(stop.wait(), name="stop")
-    await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    for task in (working, stopping):
-        task.cancel()
-    results = await asyncio.gather(working, stopping, return_exceptions=True)
-    for result in results:
-        if isinstance(result, Exception):
-            raise result
+    failure = await work_until(manager.run(), told_to_stop())
+    if failure is not None:
+        raise failure
     output.say("stopped")

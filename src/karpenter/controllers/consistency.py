@@ -13,9 +13,10 @@ from typing import Final
 from karpenter.api.conditions import CONSISTENT_STATE_FOUND, INITIALIZED, NODE_CLAIM, ConditionSet, is_true
 from karpenter.api.core import Node
 from karpenter.api.nodeclaim import NodeClaim
+from karpenter.controllers.claimstatus import write_status
 from karpenter.kit.clock import Clock
 from karpenter.kit.workqueue import WorkQueue
-from karpenter.kube import Change, Client, ConflictError, NotFoundError, Recorder, Subject
+from karpenter.kube import Change, Client, Recorder, Subject
 from karpenter.kube.kinds import NODE_CLAIMS
 from karpenter.model.resources import Resources
 from karpenter.observe import Metrics, get_log, reporting
@@ -98,18 +99,8 @@ class Consistency:
 
     async def _write(self, claim: NodeClaim, conditions: ConditionSet) -> bool:
         """Writes the conditions unless somebody else has written meanwhile; tells whether it is done."""
-        change = {
-            "metadata": {"resourceVersion": claim.metadata.resource_version},
-            "status": {"conditions": conditions.to_wire()},
-        }
-        try:
-            written = await self._client.patch(NODE_CLAIMS, claim.metadata.name, change, subresource="status")
-        except ConflictError:
-            return False
-        except NotFoundError:
-            return True
-        self._cluster.informers.claims.observe(written)
-        return True
+        status = {"conditions": conditions.to_wire()}
+        return await write_status(self._client, self._cluster, claim, status)
 
     def _claim_changed(self, change: Change[NodeClaim]) -> None:
         # The rest of a claim's changes say nothing about its node; the next look comes by itself.

@@ -36,6 +36,7 @@ __all__ = [
     "PERSISTENT_VOLUME_CLAIMS",
     "PODS",
     "POD_DISRUPTION_BUDGETS",
+    "POD_TEMPLATES",
     "PROVISIONERS",
     "REPLICA_SETS",
     "STATEFUL_SETS",
@@ -110,6 +111,7 @@ DAEMON_SETS: Final = Kind(core.DaemonSet, "DaemonSet", "daemonsets", group="apps
 DEPLOYMENTS: Final = Kind(core.Deployment, "Deployment", "deployments", group="apps", namespaced=True)
 REPLICA_SETS: Final = Kind(core.ReplicaSet, "ReplicaSet", "replicasets", group="apps", namespaced=True)
 STATEFUL_SETS: Final = Kind(core.StatefulSet, "StatefulSet", "statefulsets", group="apps", namespaced=True)
+POD_TEMPLATES: Final = Kind(core.PodTemplate, "PodTemplate", "podtemplates", namespaced=True)
 POD_DISRUPTION_BUDGETS: Final = Kind(
     core.PodDisruptionBudget, "PodDisruptionBudget", "poddisruptionbudgets", group="policy", namespaced=True
 )

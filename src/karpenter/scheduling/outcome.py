@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from karpenter.api.base import EMPTY
 from karpenter.api.core import Pod
-from karpenter.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
+from karpenter.api.labels import CAPACITY_TYPE, ZONE
 from karpenter.model.catalogue import lowest_bit
 from karpenter.model.resources import Resources
 from karpenter.scheduling.board import Board, Host
@@ -139,7 +139,7 @@ def _usable(host: Host, template: Template, options: SolveOptions, slack: Mappin
         return mask
     chosen = catalogue.offerings[lowest_bit(mask)]
     for key, value in ((CAPACITY_TYPE, chosen.capacity_type), (ZONE, chosen.zone)):
-        if not _combinations(template, mask) & ~host.mask:
+        if not template.combinations(mask, template.listed | mask) & ~host.mask:
             break
         mask &= catalogue.values(key)[value]
     return mask
@@ -151,18 +151,6 @@ def _may_be_uneven(host: Host, template: Template) -> bool:
         len(stance.profile.alternatives) > 1 or len(stance.pods.volumes.alternatives) > 1 or stance.ambiguous
         for stance in host.contents
     )
-
-
-def _combinations(template: Template, mask: int) -> int:
-    """Return every offering for sale whose type, zone and capacity type are each among those of a set."""
-    found = template.listed | mask
-    for key in (INSTANCE_TYPE, ZONE, CAPACITY_TYPE):
-        among = 0
-        for part in template.catalogue.values(key).values():
-            if part & mask:
-                among |= part
-        found &= among
-    return found
 
 
 def _amounts(board: Board, vector: tuple[int, ...]) -> Resources:

@@ -13,7 +13,7 @@ from itertools import islice, product
 
 from karpenter.api.base import EMPTY
 from karpenter.api.core import Pod
-from karpenter.api.labels import HOSTNAME
+from karpenter.api.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE
 from karpenter.model.affinity import NodeTerm, node_rules
 from karpenter.model.catalogue import lowest_bit
 from karpenter.model.pools import Pool
@@ -111,6 +111,17 @@ class Template:
         if term.name is not None and not term.name.complement:
             return 0
         return self.meeting(term.requirements)
+
+    def combinations(self, mask: int, within: int) -> int:
+        """Return the offerings within a set whose type, zone and capacity type are each among those of a mask."""
+        found = within
+        for key in (INSTANCE_TYPE, ZONE, CAPACITY_TYPE):
+            among = 0
+            for part in self.catalogue.values(key).values():
+                if part & mask:
+                    among |= part
+            found &= among
+        return found
 
     def meeting(self, requirements: Requirements) -> int:
         """Return every offering, of this catalogue, with which a node of the template meets the requirements."""

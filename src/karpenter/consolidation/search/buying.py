@@ -50,7 +50,6 @@ class Shop:
         self._best_rates: dict[tuple[int, int], list[float]] = {}
         self._ranked: dict[int, list[int]] = {}
         self._rooms: dict[tuple[int, int], Size] = {}
-        self._admitted: dict[tuple[int, int], int] = {}
 
     # What things are worth.
 
@@ -208,7 +207,7 @@ class Shop:
         value = 0.0
         counts: dict[int, int] = {}
         caps: dict[int, int] = {}
-        there &= self._admits(source, position)
+        there &= self._terrain.admitted(source, position)
         while there := there & fits.into(room):
             kind = lowest_bit(there)
             there ^= 1 << kind
@@ -224,18 +223,6 @@ class Shop:
             value += number * self._value(kind)
             room = tuple([have - need * number for have, need in zip(room, size, strict=True)])
         return filled, value
-
-    def _admits(self, source: int, position: int) -> int:
-        """Return the kinds that may use an offering."""
-        known = self._admitted.get((source, position))
-        if known is None:
-            known = sum(
-                1 << kind
-                for kind, each in enumerate(self._terrain.kinds)
-                if each.source == source and each.mask >> position & 1
-            )
-            self._admitted[source, position] = known
-        return known
 
     # What pools allow.
 

@@ -87,7 +87,6 @@ class Copy:
         # For each class the others, the most like it first.
         self._nearest_steps = [_by_distance(step) for step in range(_NOWHERE)]
         self._steps_of = [self._step_of(kind.size) for kind in terrain.kinds]
-        self._admitted_by: dict[tuple[int, int], int] = {}
         self._journal: list[tuple[int, int, int]] = []
         for host in range(standing):
             self._refresh(host)
@@ -214,7 +213,7 @@ class Copy:
         self.is_open.append(False)
         self._free.append(room)
         self._bits.append(1 << host)
-        self._admits.append(self._admitted_to(source, position))
+        self._admits.append(self.terrain.admitted(source, position))
         self._fit.append(0)
         self._step.append(_NOWHERE)
         self._journal.append((host, _NEW, 1))
@@ -264,17 +263,6 @@ class Copy:
         return self._free[host][first] * scale + self._free[host][second]
 
     # Keeping the books.
-
-    def _admitted_to(self, source: int, position: int) -> int:
-        known = self._admitted_by.get((source, position))
-        if known is None:
-            known = sum(
-                1 << kind
-                for kind, each in enumerate(self.terrain.kinds)
-                if each.source == source and each.mask >> position & 1
-            )
-            self._admitted_by[source, position] = known
-        return known
 
     def _put(self, host: int, kind: int, number: int) -> None:
         guests = self.guests[host]

@@ -117,3 +117,19 @@ class Terrain:
     def ghosts(self) -> int:
         """The kinds that only hold room."""
         return sum(1 << kind for kind, each in enumerate(self.kinds) if each.ghost)
+
+    def admitted(self, source: int, position: int) -> int:
+        """Return the kinds that may use an offering of a source."""
+        known = self._admitted.get((source, position))
+        if known is None:
+            known = sum(
+                1 << kind
+                for kind, each in enumerate(self.kinds)
+                if each.source == source and each.mask >> position & 1
+            )
+            self._admitted[source, position] = known
+        return known
+
+    @cached_property
+    def _admitted(self) -> dict[tuple[int, int], int]:
+        return {}

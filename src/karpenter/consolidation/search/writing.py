@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from karpenter.api.core import Pod
-from karpenter.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
+from karpenter.api.labels import CAPACITY_TYPE, ZONE
 from karpenter.consolidation.search.searching import Outcome
 from karpenter.consolidation.search.surveying import Survey
 from karpenter.consolidation.types import Move, Rearrangement
@@ -93,18 +93,6 @@ def _usable(template: Template, fitting: int) -> int:
     chosen = catalogue.offerings[lowest_bit(fitting)]
     mask = fitting & catalogue.no_dearer_than(chosen.price_per_hour * _MARGIN)
     for key, value in ((CAPACITY_TYPE, chosen.capacity_type), (ZONE, chosen.zone)):
-        if _combinations(template, mask) & ~fitting:
+        if template.combinations(mask, template.listed) & ~fitting:
             mask &= catalogue.values(key)[value]
     return mask
-
-
-def _combinations(template: Template, mask: int) -> int:
-    """Return every offering whose type, zone and capacity type are each among those of a set."""
-    found = template.listed
-    for key in (INSTANCE_TYPE, ZONE, CAPACITY_TYPE):
-        among = 0
-        for part in template.catalogue.values(key).values():
-            if part & mask:
-                among |= part
-        found &= among
-    return found

@@ -16,13 +16,13 @@ from typing import Any, Final
 
 from karpenter.api.capacitybuffer import ACTIVE_CAPACITY, CapacityBuffer
 from karpenter.api.conditions import CAPACITY_BUFFER, PROVISIONING, READY_FOR_PROVISIONING, ConditionSet
-from karpenter.api.core import Pod, PodTemplate
+from karpenter.api.core import Pod
 from karpenter.api.core.pods import PodTemplateSpec
 from karpenter.controllers.buffers.sizing import UnreadableBufferError, costs_of_room, size_of, standing_pods
 from karpenter.kit.clock import Clock
 from karpenter.kit.workqueue import WorkQueue
 from karpenter.kube import Change, Client, Informer, Kind, NotFoundError
-from karpenter.kube.kinds import CAPACITY_BUFFERS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS
+from karpenter.kube.kinds import CAPACITY_BUFFERS, DEPLOYMENTS, POD_TEMPLATES, REPLICA_SETS, STATEFUL_SETS
 from karpenter.model.snapshot import Snapshot
 from karpenter.observe import Metrics, get_log, reporting
 from karpenter.scheduling import Plan
@@ -30,7 +30,6 @@ from karpenter.scheduling import Plan
 __all__ = ["Buffers"]
 
 _AGAIN_S: Final = 30.0
-_POD_TEMPLATES: Final = Kind(PodTemplate, "PodTemplate", "podtemplates", namespaced=True)
 _WORKLOADS: Final[Mapping[str, Kind[Any]]] = {
     "Deployment": DEPLOYMENTS,
     "ReplicaSet": REPLICA_SETS,
@@ -137,7 +136,7 @@ class Buffers:
         if spec.pod_template_ref is not None:
             name = spec.pod_template_ref.name
             try:
-                template = await self._client.get(_POD_TEMPLATES, name, namespace)
+                template = await self._client.get(POD_TEMPLATES, name, namespace)
             except NotFoundError as error:
                 raise _UnresolvedError(
                     "PodTemplateNotFound", f"there is no PodTemplate {namespace}/{name}"

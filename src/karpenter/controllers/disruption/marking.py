@@ -27,13 +27,13 @@ from karpenter.api.nodeclaim import NodeClaim
 from karpenter.api.nodepool import NodePool
 from karpenter.cloud.errors import NodeClaimNotFoundError
 from karpenter.cloud.protocol import CloudProvider
+from karpenter.controllers.claimstatus import write_status
 from karpenter.controllers.disruption.daemons import DaemonPlans
 from karpenter.errors import KarpenterError
 from karpenter.kit.clock import Clock
 from karpenter.kit.durations import Duration, DurationError, parse_nillable_duration
 from karpenter.kit.workqueue import WorkQueue
-from karpenter.kube import Change, Client, ConflictError, NotFoundError
-from karpenter.kube.kinds import NODE_CLAIMS
+from karpenter.kube import Change, Client
 from karpenter.model.hashes import POOL_HASH_VERSION, pool_hash
 from karpenter.model.requirements import RequirementError, Requirements
 from karpenter.observe import Metrics, get_log, reporting
@@ -191,15 +191,7 @@ class Marking:
         status: dict[str, Any] = {"conditions": conditions.to_wire()}
         if stamp is not None:
             status["lastPodEventTime"] = stamp.strftime("%Y-%m-%dT%H:%M:%SZ")
-        change = {"metadata": {"resourceVersion": claim.metadata.resource_version}, "status": status}
-        try:
-            written = await self._client.patch(NODE_CLAIMS, claim.metadata.name, change, subresource="status")
-        except ConflictError:
-            return False
-        except NotFoundError:
-            return True
-        self._cluster.informers.claims.observe(written)
-        return True
+        return await write_status(self._client, self._cluster, claim, status)
 
     def _report(self, name: str, before: ConditionSet, after: ConditionSet, reason: str) -> None:
         if after.is_true(DRIFTED) and not before.is_true(DRIFTED):

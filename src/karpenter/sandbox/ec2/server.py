@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
 from collections.abc import AsyncIterator, Callable
 
 from aiohttp import web
 
-from karpenter.errors import KarpenterError
 from karpenter.sandbox.ec2.admin import Admin
 from karpenter.sandbox.ec2.dispatch import Dispatcher
 from karpenter.sandbox.ec2.front.routing import Arrived
 from karpenter.sandbox.ec2.seeds import seeded
 from karpenter.sandbox.ec2.world import World
+from karpenter.sandbox.opening import PortTakenError, opened, read_body
 
 __all__ = ["PortTakenError", "Server", "serving"]
 
@@ -28,10 +27,6 @@ _log = logging.getLogger(__name__)
 
 _TICK_S = 0.1
 _BODY_LIMIT = 8 * 1024 * 1024
-
-
-class PortTakenError(KarpenterError):
-    """The port is in use by another program."""
 
 
 class Server:
@@ -72,22 +67,7 @@ class Server:
         Raises:
             PortTakenError: Another program has the port.
         """
-        runner = web.ServerRunner(
-            web.Server(self._handle, access_log=None, keepalive_timeout=75, max_line_size=65_536),
-            shutdown_timeout=0.2,
-        )
-        await runner.setup()
-        site = web.TCPSite(runner, self.host, self.port, backlog=1024)
-        try:
-            await site.start()
-        except OSError as refused:
-            await runner.cleanup()
-            if refused.errno == errno.EADDRINUSE:
-                raise PortTakenError(
-                    f"port {self.port} of {self.host} is in use",
-                    hint="choose another with --port, or leave --port out for a free one",
-                ) from refused
-            raise
+        runner = await opened(self._handle, self.host, self.port, shutdown_timeout_s=0.2)
         self.port = int(runner.addresses[0][1])
         self.world.endpoint = self.url
         self._runner = runner
@@ -112,7 +92,7 @@ class Server:
                 _log.exception("settling the world failed")
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        body = await _body(request)
+        body = await read_body(request, _BODY_LIMIT)
         if body is None:
             return web.Response(status=413, text=f"the body is longer than {_BODY_LIMIT} bytes\n")
         transport = request.transport
@@ -143,16 +123,3 @@ async def serving(world: World, *, host: str = "127.0.0.1", port: int = 0) -> As
         yield server
     finally:
         await server.stop()
-
-
-async def _body(request: web.BaseRequest) -> bytes | None:
-    if not request.can_read_body:
-        return b""
-    if (request.content_length or 0) > _BODY_LIMIT:
-        return None
-    chunks = bytearray()
-    async for chunk in request.content.iter_any():
-        chunks += chunk
-        if len(chunks) > _BODY_LIMIT:
-            return None
-    return bytes(chunks)

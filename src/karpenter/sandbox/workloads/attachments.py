@@ -24,7 +24,7 @@ from karpenter.sandbox.workloads.resources import (
     key_of,
 )
 from karpenter.sandbox.workloads.volumes import claims_of
-from karpenter.sandbox.workloads.world import Controller
+from karpenter.sandbox.workloads.world import Care
 
 __all__ = ["Attachments", "attachment_name"]
 
@@ -37,7 +37,7 @@ def attachment_name(handle: str, driver: str, node: str) -> str:
     return f"csi-{hashlib.sha256(f'{handle}{driver}{node}'.encode()).hexdigest()}"
 
 
-class Attachments(Controller):
+class Attachments(Care):
     """Attaches the volumes of a node's pods; its keys are nodes."""
 
     name = "attachdetach"

@@ -7,6 +7,7 @@ a newer object fails, and the controller looks again.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -23,7 +24,7 @@ from karpenter.sandbox.workloads.recording import Recorder
 from karpenter.sandbox.workloads.resources import ALL, POD, Key, Resource, Wire, key_of
 from karpenter.sandbox.workloads.settings import Settings
 
-__all__ = ["Controller", "World"]
+__all__ = ["Care", "Controller", "World"]
 
 _BACKOFF: Final = BackoffPolicy(base_s=0.05, cap_s=30.0, jitter=0.2)
 _PODS_A_SECOND: Final = 10_000
@@ -124,7 +125,7 @@ class World:
         return wire
 
 
-class Controller:
+class Care(ABC):
     """One kind of care: keys that need a look, and what is done about each."""
 
     name: str = ""
@@ -143,10 +144,6 @@ class Controller:
         """Says which changes make which keys need a look; by default each change of its own kind."""
         self.world.store(self.resource).subscribe(self._changed)
 
-    async def reconcile(self, wire: Wire) -> float | None:
-        """Does what an object needs and gives the seconds after which to look again, or None."""
-        raise NotImplementedError
-
     def event(self, wire: Mapping[str, Any], reason: str, message: str, *, warning: bool = False) -> None:
         """Tells that something happened to an object of this controller's kind."""
         # Objects of a list do not say what they are.
@@ -154,12 +151,9 @@ class Controller:
         kind = "Warning" if warning else "Normal"
         self.world.recorder.record(about, reason, message, source=self.source, kind=kind)
 
+    @abstractmethod
     async def _look(self, key: Key) -> float | None:
-        wire = self.world.store(self.resource).get(key)
-        if wire is None:
-            self.queue.forget(key)
-            return None
-        return await self.reconcile(wire)
+        """Does what a key needs and gives the seconds after which to look again, or None."""
 
     def _changed(self, old: Wire | None, new: Wire | None) -> None:
         changed = new or old
@@ -187,3 +181,18 @@ class Controller:
     def tasks(self) -> list[Callable[[], Awaitable[None]]]:
         """Gives what runs for as long as the controller does."""
         return [self.queue.run]
+
+
+class Controller(Care):
+    """Care for the objects of one kind, each by itself."""
+
+    @abstractmethod
+    async def reconcile(self, wire: Wire) -> float | None:
+        """Does what an object needs and gives the seconds after which to look again, or None."""
+
+    async def _look(self, key: Key) -> float | None:
+        wire = self.world.store(self.resource).get(key)
+        if wire is None:
+            self.queue.forget(key)
+            return None
+        return await self.reconcile(wire)

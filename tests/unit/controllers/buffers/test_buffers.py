@@ -10,18 +10,16 @@ from typing import Any
 
 import pytest
 
-from karpenter.api.core import PodTemplate
 from karpenter.controllers.buffers import Buffers
 from karpenter.kit.clock import FakeClock
-from karpenter.kube import Kind, NotFoundError
-from karpenter.kube.kinds import CAPACITY_BUFFERS, DEPLOYMENTS
+from karpenter.kube import NotFoundError
+from karpenter.kube.kinds import CAPACITY_BUFFERS, DEPLOYMENTS, POD_TEMPLATES
 from karpenter.model.resources import Resources
 from karpenter.model.snapshot import NodeView, Snapshot
 from karpenter.observe import Metrics
 from karpenter.scheduling import Plan
 from tests.unit.controllers.paper import PaperClient
 
-_POD_TEMPLATES = Kind(PodTemplate, "PodTemplate", "podtemplates", namespaced=True)
 _SPEC = {"containers": [{"name": "app", "resources": {"requests": {"cpu": "1"}}}]}
 
 
@@ -36,7 +34,7 @@ class Scene:
         self.told = 0
         self.buffers.on_change(self._tell)
         meta = {"name": "web", "namespace": "shop", "generation": 4}
-        self.client.store(_POD_TEMPLATES, {"metadata": meta, "template": {"spec": _SPEC}})
+        self.client.store(POD_TEMPLATES, {"metadata": meta, "template": {"spec": _SPEC}})
 
     def _tell(self) -> None:
         self.told += 1

@@ -8,7 +8,7 @@ depends on other objects (classes, accounts, namespaces) is done by the plugins 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -129,14 +129,7 @@ def read_object(
         raise ApiError.bad_request(
             f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
         ) from error
-    if reader.unknown:
-        if options.validation == "Strict":
-            raise ApiError.bad_request(
-                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
-                f"strict decoding error: {strict_complaint(reader.unknown)}"
-            )
-        if options.validation == "Warn":
-            call.warnings += [f'unknown field "{path}"' for path in reader.unknown]
+    _tell_unknown(call, resource, options.validation, reader.unknown)
     read = {"kind": resource.kind, "apiVersion": resource.api_version, **read}
     read["kind"], read["apiVersion"] = resource.kind, resource.api_version
     metadata = read["metadata"] = dict(read.get("metadata") or {})
@@ -255,14 +248,7 @@ def admit_custom(
     verdict = resource.definition.admit(told, before, subresource=subresource, namespace=namespace)
     if verdict.unreadable:
         raise ApiError.bad_request(_unreadable(resource, told, verdict.problems))
-    if verdict.pruned:
-        if options.validation == "Strict":
-            raise ApiError.bad_request(
-                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
-                f"strict decoding error: {strict_complaint(list(verdict.pruned))}"
-            )
-        if options.validation == "Warn":
-            call.warnings += [f'unknown field "{path}"' for path in verdict.pruned]
+    _tell_unknown(call, resource, options.validation, verdict.pruned)
     if verdict.problems:
         metadata = verdict.object.get("metadata") or {}
         name = metadata.get("name") or metadata.get("generateName", "")
@@ -297,3 +283,14 @@ def _custom_generation(
     unlike = any(new.get(key) != old.get(key) for key in (new.keys() | old.keys()) - apart)
     metadata["generation"] = old["metadata"].get("generation", 1) + (1 if unlike else 0)
     return new
+
+
+def _tell_unknown(call: Call, resource: Resource, validation: str, fields: Sequence[str]) -> None:
+    """Refuses fields that the kind does not have, or warns of them, as the caller wishes."""
+    if fields and validation == "Strict":
+        raise ApiError.bad_request(
+            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
+            f"strict decoding error: {strict_complaint(list(fields))}"
+        )
+    if validation == "Warn":
+        call.warnings += [f'unknown field "{path}"' for path in fields]

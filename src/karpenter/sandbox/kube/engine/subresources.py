@@ -334,7 +334,9 @@ def token(engine: Engine, resource: Resource, target: Target, call: Call) -> Obj
     """
     account = engine.stored(resource, target).obj
     spec = dict(_typed(call, _TOKEN_REQUEST, "v1").get("spec") or {})
-    spec.setdefault("expirationSeconds", _TOKEN_S)
+    # kubectl writes null for what it was not told.
+    if spec.get("expirationSeconds") is None:
+        spec["expirationSeconds"] = _TOKEN_S
     spec["audiences"] = spec.get("audiences") or ["https://kubernetes.default.svc"]
     ends = engine.moment() + timedelta(seconds=min(max(spec["expirationSeconds"], 0), _LONGEST_TOKEN_S))
     metadata = account["metadata"]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from karpenter.sandbox.kube.kinds.shapes import Shape
+from karpenter.sandbox.kube.kinds.shapes import Shape, reaching
 
 __all__ = ["apply_defaults"]
 
@@ -271,7 +271,6 @@ _ALSO: Final[dict[str, tuple[Callable[[Struct], Struct], ...]]] = {
 _OWN_NAME: Final = re.compile(
     r"(?:io\.k8s\.api|io\.k8s\.apiextensions-apiserver\.pkg\.apis)\.(\w+)\.\w+\.(\w+)"
 )
-_reaches: dict[int, tuple[Shape, bool]] = {}
 
 
 def apply_defaults(obj: Struct, shape: Shape, known: Mapping[str, Any] | None = None) -> None:
@@ -323,14 +322,4 @@ def _own_name(definition: str) -> str:
     return f"{match[1]}.{match[2]}" if match else ""
 
 
-def _has_defaults(shape: Shape, seen: tuple[int, ...] = ()) -> bool:
-    known = _reaches.get(id(shape))
-    if known is not None and known[0] is shape:
-        return known[1]
-    if id(shape) in seen:
-        return False
-    below = [shape.element] if shape.element is not None else [each.shape for each in shape.fields.values()]
-    found = own_name(shape) in DEFAULTS or any(_has_defaults(each, (*seen, id(shape))) for each in below)
-    if not seen or found:
-        _reaches[id(shape)] = (shape, found)
-    return found
+_has_defaults = reaching(lambda shape: own_name(shape) in DEFAULTS)

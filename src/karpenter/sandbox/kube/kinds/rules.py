@@ -32,7 +32,7 @@ from karpenter.sandbox.kube.kinds.checks import (
 from karpenter.sandbox.kube.kinds.crdrules import definition_problems
 from karpenter.sandbox.kube.kinds.defaults import own_name
 from karpenter.sandbox.kube.kinds.podrules import POD_RULES, pod_update_problems
-from karpenter.sandbox.kube.kinds.shapes import Shape
+from karpenter.sandbox.kube.kinds.shapes import Shape, reaching
 from karpenter.sandbox.kube.storage.selecting import matches_labels
 
 __all__ = ["creation_problems", "update_problems"]
@@ -269,20 +269,9 @@ _STATEFUL_FREE: Final = (
     "persistentVolumeClaimRetentionPolicy",
     "minReadySeconds",
 )
-_reaches: dict[int, tuple[Shape, bool]] = {}
 
 
-def _has_rules(shape: Shape, seen: tuple[int, ...] = ()) -> bool:
-    known = _reaches.get(id(shape))
-    if known is not None and known[0] is shape:
-        return known[1]
-    if id(shape) in seen:
-        return False
-    below = [shape.element] if shape.element is not None else [each.shape for each in shape.fields.values()]
-    found = _name(shape) in _RULES or any(_has_rules(each, (*seen, id(shape))) for each in below)
-    if not seen or found:
-        _reaches[id(shape)] = (shape, found)
-    return found
+_has_rules = reaching(lambda shape: _name(shape) in _RULES)
 
 
 def _name(shape: Shape) -> str:

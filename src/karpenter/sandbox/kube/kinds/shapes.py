@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 from importlib import resources
 from typing import Any, Final
 
-__all__ = ["ANYTHING", "Field", "Shape", "builtin_facts", "builtin_shape", "custom_shape"]
+__all__ = ["ANYTHING", "Field", "Shape", "builtin_facts", "builtin_shape", "custom_shape", "reaching"]
 
 _REF: Final = "#/components/schemas/"
 _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
@@ -237,3 +237,25 @@ def _custom_part(schema: Mapping[str, Any]) -> Shape:
     if kind == "object" and isinstance(inner, Mapping):
         return Shape("map", element=_custom_part(inner), atomic=atomic)
     return Shape("scalar", scalar=kind) if kind in _SCALARS else ANYTHING
+
+
+def reaching(is_meant: Callable[[Shape], bool]) -> Callable[[Shape], bool]:
+    """Gives what tells whether a shape, or any below it, is meant; each shape is walked once."""
+    known: dict[int, tuple[Shape, bool]] = {}
+
+    def reaches(shape: Shape, seen: tuple[int, ...] = ()) -> bool:
+        found = known.get(id(shape))
+        if found is not None and found[0] is shape:
+            return found[1]
+        if id(shape) in seen:
+            return False
+        inner = (
+            [shape.element] if shape.element is not None else [each.shape for each in shape.fields.values()]
+        )
+        answer = is_meant(shape) or any(reaches(each, (*seen, id(shape))) for each in inner)
+        if not seen or answer:
+            # The shape is kept too, so that its id stays its own.
+            known[id(shape)] = (shape, answer)
+        return answer
+
+    return reaches

@@ -7,7 +7,6 @@ Stopping ends all watches at once. Bodies are read whole, up to the limit that a
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -17,7 +16,6 @@ from urllib.parse import parse_qsl, unquote
 
 from aiohttp import web
 
-from karpenter.errors import KarpenterError
 from karpenter.sandbox.kube.engine.calls import Call, User
 from karpenter.sandbox.kube.engine.definitions import Definitions
 from karpenter.sandbox.kube.engine.engine import Engine
@@ -26,15 +24,12 @@ from karpenter.sandbox.kube.errors import ApiError
 from karpenter.sandbox.kube.serving.dispatch import Answer, Dispatcher
 from karpenter.sandbox.kube.serving.forms import encode
 from karpenter.sandbox.kube.storage.seeds import seed
+from karpenter.sandbox.opening import PortTakenError, opened, read_body
 
 __all__ = ["PortTakenError", "Server", "serving"]
 
 _BODY_LIMIT: Final = 3 * 1024 * 1024
 ADMIN: Final = User("sandbox-admin", ("system:masters", "system:authenticated"))
-
-
-class PortTakenError(KarpenterError):
-    """The port is in use by another program."""
 
 
 class Server:
@@ -80,28 +75,9 @@ class Server:
         Raises:
             PortTakenError: Another program has the port.
         """
-        runner = web.ServerRunner(
-            web.Server(
-                self._handle,
-                access_log=None,
-                keepalive_timeout=75,
-                max_line_size=65_536,
-                max_field_size=65_536,
-            ),
-            shutdown_timeout=0.3,
+        runner = await opened(
+            self._handle, self.host, self.port, shutdown_timeout_s=0.3, max_field_size=65_536
         )
-        await runner.setup()
-        site = web.TCPSite(runner, self.host, self.port, backlog=1024)
-        try:
-            await site.start()
-        except OSError as refused:
-            await runner.cleanup()
-            if refused.errno == errno.EADDRINUSE:
-                raise PortTakenError(
-                    f"port {self.port} of {self.host} is in use",
-                    hint="choose another with --port, or leave --port out for a free one",
-                ) from refused
-            raise
         self.port = int(runner.addresses[0][1])
         self._runner = runner
         if self._audit_log is not None:
@@ -132,7 +108,7 @@ class Server:
         except ApiError as error:
             answer = Answer(error.code, encode(error.body()))
         else:
-            body = await _body(request)
+            body = await read_body(request, _BODY_LIMIT)
             if body is None:
                 limit = ApiError(
                     413, "RequestEntityTooLarge", f"Request entity too large: limit is {_BODY_LIMIT}"
@@ -195,19 +171,6 @@ class Server:
         }
         self._audit.write(json.dumps(line, separators=(",", ":")) + "\n")
         self._audit.flush()
-
-
-async def _body(request: web.BaseRequest) -> bytes | None:
-    if not request.can_read_body:
-        return b""
-    if (request.content_length or 0) > _BODY_LIMIT:
-        return None
-    chunks = bytearray()
-    async for chunk in request.content.iter_any():
-        chunks += chunk
-        if len(chunks) > _BODY_LIMIT:
-            return None
-    return bytes(chunks)
 
 
 @contextlib.asynccontextmanager

@@ -375,10 +375,12 @@ def test_a_service_account_gets_a_token(api: Api) -> None:
     api.post(accounts, {"metadata": {"name": "robot"}})
 
     made = api.post(f"{accounts}/robot/token", {"spec": {"expirationSeconds": 600}})
+    as_kubectl_asks = api.post(f"{accounts}/robot/token", {"spec": {"expirationSeconds": None}})
     missing, _ = api.send("POST", f"{accounts}/none/token", {})
 
     assert made["status"]["token"].startswith("sandbox.default.robot.")
     assert made["spec"]["expirationSeconds"] == 600
+    assert as_kubectl_asks["spec"]["expirationSeconds"] == 3600
     assert missing == 404
 
 
