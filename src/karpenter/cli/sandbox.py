@@ -92,6 +92,12 @@ for _each in (up, down, status, reset, scenario, kube, kubelets, workloads):
 )
 @click.option("--cluster-name", default="sandbox", show_default=True, help="Name of the modelled cluster.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of all chance in the model.")
+@click.option(
+    "--journal",
+    "journal_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to write every change to, and to go on from when it is there.",
+)
 @click.option("--throttling/--no-throttling", default=True, show_default=True, help="EC2's request buckets.")
 def ec2(  # noqa: PLR0913, PLR0917 - one argument an option
     port: int,
@@ -103,6 +109,7 @@ def ec2(  # noqa: PLR0913, PLR0917 - one argument an option
     bare: bool,
     cluster_name: str,
     seed: int,
+    journal_file: Path | None,
     throttling: bool,
 ) -> None:
     """Serve a model of EC2, and of what goes with it, to the AWS SDKs.
@@ -114,6 +121,7 @@ def ec2(  # noqa: PLR0913, PLR0917 - one argument an option
     from karpenter.sandbox.ec2.behaviour import scenario as scenarios  # noqa: PLC0415
     from karpenter.sandbox.ec2.behaviour.throttling import Limits  # noqa: PLC0415
     from karpenter.sandbox.ec2.clock import ModelClock  # noqa: PLC0415
+    from karpenter.sandbox.ec2.journal import Hands, Journal  # noqa: PLC0415
     from karpenter.sandbox.ec2.seeds import seeded  # noqa: PLC0415
     from karpenter.sandbox.ec2.server import Server  # noqa: PLC0415
     from karpenter.sandbox.ec2.world import Options  # noqa: PLC0415
@@ -133,13 +141,26 @@ def ec2(  # noqa: PLR0913, PLR0917 - one argument an option
     pace = next((each for each in (speed, told.speed) if each is not None), 1.0)
     beginning = start.replace(tzinfo=UTC) if start else told.start
 
-    def fresh(old: World | None = None) -> World:
-        clock = old.clock.restarted() if old else ModelClock(beginning, speed=pace)
+    hands = Hands()
+
+    def made(clock: ModelClock) -> World:
         world = seeded(clock, options)
         scenarios.plan(world, told)
         return world
 
-    asyncio.run(_serve(Server(fresh(), port=port, fresh=fresh)))
+    journal = Journal(journal_file, hands) if journal_file else None
+    world = journal.resume(options, made) if journal else None
+    if world is None:
+        world = made(ModelClock(beginning, speed=pace, real=hands))
+        if journal:
+            journal.begin(world)
+    elif speed is not None:
+        world.clock.set_speed(speed)
+
+    def fresh(old: World) -> World:
+        return made(old.clock.restarted())
+
+    asyncio.run(_serve(Server(world, port=port, fresh=fresh, journal=journal)))
 
 
 async def _serve(server: Server) -> None:

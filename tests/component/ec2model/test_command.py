@@ -67,6 +67,25 @@ def test_a_scenario_is_played(tmp_path: Path) -> None:
     assert "InternalError" in faults
 
 
+def test_what_was_told_survives_a_kill(tmp_path: Path) -> None:
+    options = ("--journal", str(tmp_path / "journal"))
+
+    with started(*options) as (process, line):
+        url = line.strip().partition("=")[2]
+        asked = urllib.request.Request(f"{url}/_model/fault", b'{"code": "InternalError"}', method="POST")  # noqa: S310
+        with urllib.request.urlopen(asked, timeout=_PATIENCE_S):  # noqa: S310
+            process.kill()
+    with started(*options, "--speed", "0") as (_, line):
+        url = line.strip().partition("=")[2]
+        with urllib.request.urlopen(f"{url}/_model/faults", timeout=_PATIENCE_S) as answer:  # noqa: S310
+            faults = answer.read().decode()
+        with urllib.request.urlopen(f"{url}/_model/clock", timeout=_PATIENCE_S) as answer:  # noqa: S310
+            clock = answer.read().decode()
+
+    assert "InternalError" in faults
+    assert '"speed":0.0' in clock
+
+
 def test_a_port_in_use_is_told_with_a_way_out(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from karpenter.cli import main
-from karpenter.sandbox.stack.calls import KubeApi
+from karpenter.sandbox.stack.calls import KubeApi, Model
 from karpenter.sandbox.stack.home import Home
 from karpenter.sandbox.stack.lifecycle import Stack
 from karpenter.sandbox.stack.record import Record, load
@@ -111,8 +111,10 @@ def test_pods_get_a_node_and_what_is_killed_is_mended(
 
     api.apply(_DEPLOYMENT)
     [name] = wait_for(lambda: ready_nodes(api), "a node is ready")
-    os.kill(pids["kube"], signal.SIGKILL)
-    os.kill(pids["kubelets"], signal.SIGKILL)
+    with contextlib.closing(Model(record.ec2)) as model:
+        machines = [each["id"] for each in model.state()["ec2"]["instances"]]
+    for each in ("kube", "ec2", "kubelets"):
+        os.kill(pids[each], signal.SIGKILL)
     wait_for(lambda: not is_open(record.ports["kube"]), "the API is gone")
     api.close()
 
@@ -120,14 +122,16 @@ def test_pods_get_a_node_and_what_is_killed_is_mended(
     told = capsys.readouterr().out
     assert [line.split()[1] for line in told.splitlines()[2:]] == [
         "dead",
-        "running",
+        "dead",
         "running",
         "dead",
         "running",
     ]
     assert main(["sandbox", "up"]) == 0
-    assert "is mended: kube, kubelets started again" in capsys.readouterr().err
+    assert "is mended: kube, ec2, kubelets started again" in capsys.readouterr().err
     assert ready_nodes(api) == [name]
+    with contextlib.closing(Model(record.ec2)) as model:
+        assert [each["id"] for each in model.state()["ec2"]["instances"]] == machines
     path = api.path(_DEPLOYMENT)
     wait_for(lambda: api.get(path).get("status", {}).get("readyReplicas") == 2, "both pods run")
     api.close()

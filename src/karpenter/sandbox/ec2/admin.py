@@ -73,7 +73,15 @@ class Admin:
             return {}
         if name == "actions":
             return self._several(document)
-        return perform(self._server.world, name, document)
+        return self._do(name, document)
+
+    def _do(self, name: str, document: Any) -> Any:
+        journal = self._server.journal
+        at = journal.now() if journal else 0.0
+        done = perform(self._server.world, name, document)
+        if journal:
+            journal.action(name, document, at)
+        return done
 
     def _several(self, document: Any) -> list[Any]:
         if not isinstance(document, list) or not all(
@@ -88,7 +96,7 @@ class Admin:
                 read(name, inner)
             except ActionError as refused:
                 raise ActionError(f"actions[{number}]: {refused.message}", hint=refused.hint) from refused
-        return [perform(self._server.world, name, inner) for name, inner in pairs]
+        return [self._do(name, inner) for name, inner in pairs]
 
     def _help(self, _: Mapping[str, Sequence[str]]) -> Any:
         return {

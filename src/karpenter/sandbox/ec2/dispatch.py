@@ -24,6 +24,7 @@ from karpenter.sandbox.ec2.front.answers import Answer, refusal, success
 from karpenter.sandbox.ec2.front.routing import Arrived, Caller, caller_of, operation_of, parameters_of
 from karpenter.sandbox.ec2.front.schema import Operation
 from karpenter.sandbox.ec2.front.schema import service as service_named
+from karpenter.sandbox.ec2.journal import Journal
 from karpenter.sandbox.ec2.world import World
 
 __all__ = ["Dispatcher"]
@@ -32,10 +33,22 @@ _log = logging.getLogger(__name__)
 
 
 class Dispatcher:
-    """Answers calls out of one world."""
+    """Answers calls out of one world.
 
-    def __init__(self, world: World, handlers: Mapping[str, Mapping[str, Handler]] | None = None) -> None:
+    Args:
+        world: What is asked and changed.
+        handlers: By service and operation; without them those of all services.
+        journal: Where changes are written down, before they are answered.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        handlers: Mapping[str, Mapping[str, Handler]] | None = None,
+        journal: Journal | None = None,
+    ) -> None:
         self.world = world
+        self._journal = journal
         self._handlers = services.handlers() if handlers is None else handlers
 
     async def answer(self, arrived: Arrived) -> Answer | None:
@@ -115,11 +128,18 @@ class Dispatcher:
             raise world.access.denied(service, refused.action, refused.resource)
         if struck.error is not None:
             raise struck.error
+        written = self._journal if call.mutating else None
+        at = written.now() if written else 0.0
         world.settle()
         request = Request(
             service, name, call.access_key, call.region, call.request_id, world.clock.now(), world
         )
-        result = handler(request, parameters)
+        try:
+            result = handler(request, parameters)
+        finally:
+            # Refused or not: a refused call may have drawn ids, and those after it depend on that.
+            if written:
+                written.call(arrived, call, at)
         if not is_mutating(name):
             request.stop_if_dry_run(parameters)
         if isinstance(result, Waiting):

@@ -17,6 +17,7 @@ from aiohttp import web
 from karpenter.sandbox.ec2.admin import Admin
 from karpenter.sandbox.ec2.dispatch import Dispatcher
 from karpenter.sandbox.ec2.front.routing import Arrived
+from karpenter.sandbox.ec2.journal import Journal
 from karpenter.sandbox.ec2.seeds import seeded
 from karpenter.sandbox.ec2.world import World
 from karpenter.sandbox.opening import PortTakenError, opened, read_body
@@ -39,12 +40,14 @@ class Server:
         host: str = "127.0.0.1",
         port: int = 0,
         fresh: Callable[[World], World] | None = None,
+        journal: Journal | None = None,
     ) -> None:
         self.world = world
+        self.journal = journal
         self._fresh = fresh or (lambda old: seeded(old.clock.restarted(), old.options))
         self.host = host
         self.port = port
-        self._dispatcher = Dispatcher(world)
+        self._dispatcher = Dispatcher(world, journal=journal)
         self._admin = Admin(self)
         self._runner: web.ServerRunner | None = None
         self._ticker: asyncio.Task[None] | None = None
@@ -59,7 +62,9 @@ class Server:
         world = self._fresh(self.world)
         world.endpoint = self.url
         self.world = world
-        self._dispatcher = Dispatcher(world)
+        self._dispatcher = Dispatcher(world, journal=self.journal)
+        if self.journal is not None:
+            self.journal.begin(world)
 
     async def start(self) -> None:
         """Opens the address.
@@ -81,6 +86,8 @@ class Server:
                 await self._ticker
         if self._runner is not None:
             await self._runner.cleanup()
+        if self.journal is not None:
+            self.journal.close()
 
     async def _tick(self) -> None:
         while True:

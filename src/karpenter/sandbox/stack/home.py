@@ -8,6 +8,7 @@
       kubeconfig     for kubectl
       logs/          a file for each program, and the one of its run before
       kube/          the API's objects
+      ec2.journal    what happened in the EC2 model
       running/       a file for each program, locked for as long as it lives
 
 They are below KARPENTER_SANDBOX_HOME, or else where a user's programs keep their state (XDG_STATE_HOME). Commands that
@@ -71,6 +72,7 @@ class Home:
         self.record = self.directory / _RECORD
         self.kubeconfig = self.directory / "kubeconfig"
         self.data = self.directory / "kube"
+        self.journal = self.directory / "ec2.journal"
         self.owner = self.directory / "running" / "owner"
         """Locked by the command that the processes are to end with."""
 
@@ -106,7 +108,8 @@ class Home:
             raise _unusable(self.root, refused) from refused
 
     def empty(self) -> None:
-        """Removes the API's objects and the logs."""
+        """Removes the API's objects, the model's machines and the logs."""
+        self.journal.unlink(missing_ok=True)
         for each in (self.data, self.directory / "logs"):
             shutil.rmtree(each, ignore_errors=True)
 

@@ -101,7 +101,7 @@ def pieces(home: Home, record: Record) -> list[Piece]:
     options = record.options
     return [
         _kube(home, record),
-        _ec2(record),
+        _ec2(home, record),
         _workloads(home, options),
         _kubelets(home, record),
         *(_controller(home, record, each) for each in controllers(options.replicas)),
@@ -123,7 +123,7 @@ def _kube(home: Home, record: Record) -> Piece:
     )
 
 
-def _ec2(record: Record) -> Piece:
+def _ec2(home: Home, record: Record) -> Piece:
     options = record.options
     return Piece(
         "ec2",
@@ -131,6 +131,7 @@ def _ec2(record: Record) -> Piece:
         (
             *("sandbox", "ec2", "--port", str(record.ports["ec2"]), "--region", options.region),
             *("--speed", f"{options.speed:g}", "--cluster-version", options.kube_version),
+            *("--journal", str(home.journal)),
         ),
         address=record.ec2,
         probe=f"{record.ec2}/_model/clock",
