@@ -62,6 +62,7 @@ class _Moments:
     """When objects got somewhere, by uid."""
 
     made: dict[str, float] = field(default_factory=dict)
+    refused: dict[str, float] = field(default_factory=dict)
     bound: dict[str, float] = field(default_factory=dict)
     ready: dict[str, float] = field(default_factory=dict)
     gone: int = 0
@@ -116,8 +117,11 @@ class Counter:
             return
         if obj.spec.node_name or obj.status.provider_id:
             moments.bound.setdefault(uid, now)
-        if any(each.type == "Ready" and each.status == "True" for each in obj.status.conditions):
-            moments.ready.setdefault(uid, now)
+        for each in obj.status.conditions:
+            if each.type == "Ready" and each.status == "True":
+                moments.ready.setdefault(uid, now)
+            elif each.type == "PodScheduled" and each.status == "False":
+                moments.refused.setdefault(uid, now)
 
     def line(self) -> str:
         """How far everything is, in one line."""

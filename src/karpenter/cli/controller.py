@@ -25,6 +25,7 @@ from karpenter.errors import KarpenterError
 from karpenter.kit.clock import SystemClock
 from karpenter.kube import load_config
 from karpenter.observe import configure, get_log
+from karpenter.operator.process import prepare_process
 from karpenter.operator.settings import Setting, Settings, SettingsError, read_settings, table
 
 __all__ = ["command"]
@@ -91,6 +92,7 @@ def command(kubeconfig: Path | None, context: str, **flags: str | None) -> int:
     with _log_output(settings.log_output_paths) as out:
         configure(level=settings.log_level, human=out.isatty(), stream=out)
         config = load_config(kubeconfig, context)
+        prepare_process()
         try:
             asyncio.run(_run(settings, config))
         except* KarpenterError as group:

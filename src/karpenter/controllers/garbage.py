@@ -28,9 +28,9 @@ from karpenter.state import Cluster
 __all__ = ["GarbageCollection", "orphaned", "owner_by_tag"]
 
 _EVERY_S: Final = 120.0
-# After a start the list is looked at often: what a crash left behind should not cost for long.
-_FIRST_EVERY_S: Final = 10.0
-_FIRST_ROUNDS: Final = 20
+# After a start the list is looked at soon again, and then ever later: what a crash left behind should not cost for long,
+# and a list of hundreds of instances is half a second of work.
+_FIRST_S: Final = 10.0
 # As long as the cloud's lists may lack an instance that lives.
 _FRESH: Final = timedelta(seconds=60)
 
@@ -82,15 +82,15 @@ class GarbageCollection:
 
     async def run(self) -> None:
         """Looks again and again, until cancelled."""
-        rounds = 0
+        pause_s = _FIRST_S
         while True:
             try:
                 await self.collect()
             except KarpenterError as error:
                 self._metrics.reconcile_errors.labels("nodeclaim.garbagecollection").inc()
                 self._log.error("Reconciler error", error=error)
-            rounds += 1
-            await self._clock.sleep(_FIRST_EVERY_S if rounds <= _FIRST_ROUNDS else _EVERY_S)
+            await self._clock.sleep(pause_s)
+            pause_s = min(2 * pause_s, _EVERY_S)
 
     async def collect(self) -> None:
         """Takes away what is left over now."""

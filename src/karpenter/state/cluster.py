@@ -22,6 +22,7 @@ from karpenter.model.catalogue import Catalogue, lowest_bit
 from karpenter.model.pods import is_reschedulable, is_terminal
 from karpenter.model.pools import pool_view
 from karpenter.model.requirements import RequirementError
+from karpenter.model.resources import Resources
 from karpenter.model.snapshot import NodeView, Snapshot
 from karpenter.model.taints import same_taint
 from karpenter.model.volumes import Storage, attach_limits
@@ -44,6 +45,7 @@ class Cluster:
         clock = clock or SystemClock()
         self.nominations = Nominations(clock)
         self._views: dict[str, NodeView] = {}
+        self._sizes: dict[str, tuple[Member, Resources]] = {}
         self._effective: Effective | None = None
         self._leaving: set[str] = set()
         informers.pods.on_change(self._pod_changed)
@@ -139,6 +141,13 @@ class Cluster:
         """Gives one pod for each DaemonSet, as it would be on a new node."""
         return tuple(daemon_pod(each) for each in sorted(self.informers.daemon_sets, key=_by_name))
 
+    def size_of(self, member: Member) -> Resources:
+        """Gives the whole size of a member, worked out once for as long as its objects stay."""
+        known = self._sizes.get(member.name)
+        if known is None or known[0].claim is not member.claim or known[0].node is not member.node:
+            known = self._sizes[member.name] = member, capacity_of(member)
+        return known[1]
+
     def used(self, catalogues: Mapping[str, Catalogue]) -> dict[str, dict[str, int]]:
         """Gives what each pool's members take of its limits, those on their way in and out included.
 
@@ -147,7 +156,7 @@ class Cluster:
         used: dict[str, dict[str, int]] = {}
         for member in self.members():
             if member.pool:
-                size: Mapping[str, int] = capacity_of(member)
+                size: Mapping[str, int] = self.size_of(member)
                 if not size and member.claim is not None:
                     size = _largest(member.claim, catalogues.get(member.pool))
                 amounts = used.setdefault(member.pool, {})
@@ -239,6 +248,7 @@ class Cluster:
 
     def _forget(self, name: str) -> None:
         self._views.pop(name, None)
+        self._sizes.pop(name, None)
 
     def _reread(self) -> None:
         self._effective = None

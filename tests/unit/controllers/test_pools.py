@@ -9,6 +9,7 @@ import pytest
 
 from karpenter.api import labels as names
 from karpenter.api.ec2nodeclass import EC2NodeClass
+from karpenter.api.nodeclaim import NodeClaim
 from karpenter.api.nodepool import NodePool
 from karpenter.cloud.errors import CloudError
 from karpenter.cloud.protocol import NodeClassReadiness
@@ -324,24 +325,24 @@ async def test_a_pool_that_cannot_be_understood_says_why() -> None:
     assert len(scene.client.writes("patch", "nodepools")) == 1
 
 
-async def test_the_fingerprint_is_written_and_foreign_ones_are_replaced() -> None:
+async def test_the_fingerprint_is_written_and_those_of_another_reckoning_are_replaced() -> None:
     scene = Scene()
-    scene.client.store(
-        NODE_CLAIMS, claim("go", metadata={"annotations": {names.NODEPOOL_HASH_VERSION: "v3"}})
-    )
+    old = {"annotations": {names.NODEPOOL_HASH: "2", names.NODEPOOL_HASH_VERSION: "v2"}}
+    scene.client.store(NODE_CLAIMS, claim("old", metadata=old))
+    drifted = [{"type": "Drifted", "status": "True"}]
+    scene.client.store(NODE_CLAIMS, claim("drifted", metadata=old, conditions=drifted))
     ours = {names.NODEPOOL_HASH: "1", names.NODEPOOL_HASH_VERSION: POOL_HASH_VERSION}
     scene.client.store(NODE_CLAIMS, claim("ours", metadata={"annotations": ours}))
 
     await scene.pools.reconcile("default")
 
     pool = scene.cluster.pool("default")
-    foreign, kept = (scene.cluster.informers.claims.get(name) for name in ("go", "ours"))
+    found = {each.metadata.name: each.metadata.annotations for each in scene.cluster.informers.claims}
     assert pool is not None
-    assert foreign is not None
-    assert kept is not None
     assert pool.metadata.annotations[names.NODEPOOL_HASH] == pool_hash(pool)
-    assert foreign.metadata.annotations[names.NODEPOOL_HASH] == pool_hash(pool)
-    assert kept.metadata.annotations[names.NODEPOOL_HASH] == "1"
+    stamps = [found[name][names.NODEPOOL_HASH] for name in ("old", "drifted", "ours")]
+    assert stamps == [pool_hash(pool), "2", "1"]
+    assert {each[names.NODEPOOL_HASH_VERSION] for each in found.values()} == {POOL_HASH_VERSION}
 
 
 def test_a_fingerprint_follows_the_template_and_not_requirements_or_the_order_of_taints() -> None:
@@ -374,3 +375,34 @@ async def test_it_works_by_itself_and_counts_nodes_that_come() -> None:
     stored = scene.client.raw_object(STORED_NODE_POOLS, "default")
     assert stored is not None
     assert stored["status"]["nodes"] == 1
+
+
+async def test_what_a_heartbeat_writes_is_no_reason_to_count_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene()
+    looked = []
+    instance_types = scene.cloud.instance_types
+
+    async def seen(*arguments: Any) -> Any:
+        looked.append(arguments)
+        return await instance_types(*arguments)
+
+    monkeypatch.setattr(scene.cloud, "instance_types", seen)
+
+    def stored(cpu: str, **annotations: str) -> NodeClaim:
+        known = {names.NODEPOOL_HASH_VERSION: POOL_HASH_VERSION, **annotations}
+        return claim("c1", provider_id="p1", capacity={"cpu": cpu}, metadata={"annotations": known})
+
+    scene.client.store(NODE_CLAIMS, stored("2"))
+    task = asyncio.ensure_future(scene.pools.run())
+    await scene.clock.advance(2)
+    settled = len(looked)
+
+    scene.client.store(NODE_CLAIMS, stored("2", tagged="true"))
+    await scene.clock.advance(2)
+    quiet = len(looked)
+    scene.client.store(NODE_CLAIMS, stored("4"))
+    await scene.clock.advance(2)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    assert 0 < settled == quiet < len(looked)

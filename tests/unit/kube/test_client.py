@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from aiohttp import web
 
@@ -24,7 +26,16 @@ from karpenter.kube import (
 )
 from karpenter.kube.errors import ApiError
 from karpenter.kube.kinds import DEPLOYMENTS, NODE_POOLS, NODES, PODS
-from tests.unit.kube.paper import HastyClock, breaks_off, client_for, paper_server, refuses, says, streams
+from tests.unit.kube.paper import (
+    HastyClock,
+    Seen,
+    breaks_off,
+    client_for,
+    paper_server,
+    refuses,
+    says,
+    streams,
+)
 
 POD = {"metadata": {"name": "web", "namespace": "shop", "uid": "u1", "resourceVersion": "7"}}
 
@@ -157,6 +168,24 @@ async def test_an_eviction_that_a_budget_forbids_is_not_tried_again() -> None:
     assert caught.value.retry_after_s == 10
     assert len(paper.seen) == 1
     assert paper.seen[0].body["deleteOptions"] == {"preconditions": {"uid": "u1"}, "gracePeriodSeconds": 30}
+
+
+async def test_a_binding_names_the_pod_that_was_meant_and_a_pod_that_has_a_node_is_a_conflict() -> None:
+    pod = Pod(metadata=ObjectMeta(name="web", namespace="shop", uid="u1"))
+    async with paper_server() as paper, client_for(paper) as client:
+        paper.next(says({"kind": "Status", "status": "Success"}, 201), refuses(409, "Conflict"))
+
+        await client.bind(pod, "n1")
+        with pytest.raises(ConflictError):
+            await client.bind(pod, "n2")
+
+    assert [each.path for each in paper.seen] == ["/api/v1/namespaces/shop/pods/web/binding"] * 2
+    assert paper.seen[0].body == {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "web", "namespace": "shop", "uid": "u1"},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
+    }
 
 
 async def test_a_server_that_asks_to_wait_is_obeyed_also_by_writes() -> None:
@@ -346,6 +375,24 @@ async def test_requests_beyond_the_burst_wait_their_turn() -> None:
             await client.get(PODS, "web", "shop")
 
     assert clock.slept == [pytest.approx(0.1), pytest.approx(0.1)]
+
+
+async def test_no_more_requests_are_under_way_than_connections_are_worth_it() -> None:
+    under_way: list[int] = [0, 0]
+
+    async def slowly(_: Seen) -> web.StreamResponse:
+        under_way[0] += 1
+        under_way[1] = max(under_way)
+        await asyncio.sleep(0.02)
+        under_way[0] -= 1
+        return web.json_response(POD)
+
+    async with paper_server() as paper, client_for(paper, qps=1e6, burst=1000) as client:
+        paper.always = slowly
+        await asyncio.gather(*(client.get(PODS, "web", "shop") for _ in range(150)))
+
+    assert len(paper.seen) == 150
+    assert under_way == [0, 64]
 
 
 async def test_a_client_that_was_not_opened_says_so() -> None:

@@ -28,6 +28,7 @@ from botocore import xform_name
 
 from karpenter.cloud.aws import codes
 from karpenter.cloud.aws.calls import CALLS, Call, Limit, Repeat
+from karpenter.cloud.aws.descriptions import described_session
 from karpenter.cloud.aws.ratelimit import Bucket, buckets
 from karpenter.cloud.aws.threads import Threads
 from karpenter.errors import KarpenterError
@@ -172,7 +173,9 @@ class BotoAws:
         """
         self._clock = clock or SystemClock()
         # EKS gives pods AWS_REGION, which every SDK reads but boto3.
-        self._session = boto3.session.Session(region_name=region or os.environ.get("AWS_REGION") or None)
+        self._session = boto3.session.Session(
+            botocore_session=described_session(), region_name=region or os.environ.get("AWS_REGION") or None
+        )
         self._region = self._session.region_name or ""
         if not self._region:
             raise AwsUnreachableError("aws", "connect", "no region is configured", hint="set AWS_REGION")

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from karpenter.api import labels as names
-from karpenter.api.conditions import NODE_CLASS_READY, NODE_POOL, VALIDATION_SUCCEEDED, ConditionSet
+from karpenter.api.conditions import DRIFTED, NODE_CLASS_READY, NODE_POOL, VALIDATION_SUCCEEDED, ConditionSet
+from karpenter.api.core import Node
 from karpenter.api.ec2nodeclass import EC2NodeClass
+from karpenter.api.nodeclaim import NodeClaim
 from karpenter.api.nodepool import NodePool
 from karpenter.cloud.protocol import CloudProvider
 from karpenter.controllers.nodepool.judging import DISRUPTION_VALID, INSTANCE_TYPES_FOUND, judged
@@ -21,7 +23,7 @@ from karpenter.model.hashes import POOL_HASH_VERSION, pool_hash
 from karpenter.model.instancetypes import InstanceType
 from karpenter.model.resources import Resources
 from karpenter.observe import Metrics, get_log, reporting
-from karpenter.state import STORED_NODE_POOLS, Cluster, Stored, capacity_of
+from karpenter.state import STORED_NODE_POOLS, Cluster, Stored
 
 __all__ = ["NodePools"]
 
@@ -95,7 +97,7 @@ class NodePools:
         members = [each for each in self._cluster.members() if each.pool == pool.metadata.name]
         total: dict[str, int] = {}
         for member in members:
-            for resource, amount in capacity_of(member).items():
+            for resource, amount in self._cluster.size_of(member).items():
                 total[resource] = total.get(resource, 0) + amount
         resources = {**Resources(total).to_quantities(), "nodes": str(len(members))}
         self._measure(pool, {**total, "nodes": len(members)})
@@ -141,8 +143,12 @@ class NodePools:
         for claim in self._cluster.informers.claims.by("pool", pool.metadata.name):
             version = claim.metadata.annotations.get(names.NODEPOOL_HASH_VERSION, "")
             if version != POOL_HASH_VERSION:
-                # Made by another program, or another version of this one: its fingerprint says nothing to us.
-                change = {"metadata": {"annotations": wanted}}
+                # Made by another way of reckoning: its fingerprint says nothing. As Karpenter: who had drifted has.
+                drifted = any(
+                    each.type == DRIFTED and each.status == "True" for each in claim.status.conditions
+                )
+                stamp = {names.NODEPOOL_HASH_VERSION: POOL_HASH_VERSION} if drifted else wanted
+                change = {"metadata": {"annotations": stamp}}
                 self._cluster.informers.claims.observe(
                     await self._client.patch(NODE_CLAIMS, claim.metadata.name, change)
                 )
@@ -186,9 +192,19 @@ class NodePools:
 
     def _member_changed(self, change: Change[Any]) -> None:
         pool = change.object.metadata.labels.get(names.NODEPOOL, "")
-        if pool:
+        if pool and (change.old is None or change.new is None or _counts(change.old) != _counts(change.new)):
             self._queue.add_after(pool, _COUNT_AFTER_S)
 
     def _all_changed(self) -> None:
         for pool in self._cluster.informers.pools:
             self._queue.add(pool.metadata.name)
+
+
+def _counts(member: NodeClaim | Node) -> object:
+    """Gives what of a claim or a node the pool's numbers and fingerprints depend on; heartbeats are none of it."""
+    found = member.metadata.labels, member.metadata.annotations.get(names.NODEPOOL_HASH_VERSION)
+    return *found, member.status.capacity, _provider_id(member)
+
+
+def _provider_id(member: NodeClaim | Node) -> str:
+    return member.spec.provider_id if isinstance(member, Node) else member.status.provider_id

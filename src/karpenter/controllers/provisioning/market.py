@@ -8,6 +8,7 @@ are not held up by it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from karpenter.api.conditions import NODE_POOL, READY, ConditionSet
@@ -90,6 +91,7 @@ class Market:
             return None
         known = self._known.get(name)
         if known is None or (known[0] is not types and known[0] != types):
-            known = (types, Catalogue(types))
+            # A tenth of a second for all of EC2's types: too long for the event loop.
+            known = (types, await asyncio.to_thread(Catalogue, types))
             self._known[name] = known
         return known[1]

@@ -90,6 +90,7 @@ class _Sized:
     labels: Mapping[str, str]
     size: Size
     obstacle: Incompatibility | None
+    learnt_memory: int | None = None
 
 
 @dataclass(slots=True)
@@ -108,6 +109,7 @@ class _ClassView:
     """What was made for one node class, and from what; the ways of asking differ by tenancies and stated prices."""
 
     fixed: tuple[Any, ...]
+    memory_version: int
     types: dict[str, _Sized]
     listings: dict[tuple[Any, ...], _Listing] = field(default_factory=dict)
 
@@ -117,6 +119,13 @@ class _ClassView:
         if key not in self.listings and len(self.listings) >= _MOST_LISTINGS:
             del self.listings[next(iter(self.listings))]
         return self.listings.setdefault(key, _Listing())
+
+    def replace(self, name: str, sized: _Sized) -> None:
+        """Takes in that one type is of another size; the others are not made again."""
+        self.types[name] = sized
+        for listing in self.listings.values():
+            listing.made_for.pop(name, None)
+            listing.sold_out_version = -1
 
 
 class InstanceTypes:
@@ -315,8 +324,18 @@ class InstanceTypes:
         fixed = self._fixed(node_class, group)
         view = self._views.get(key)
         if view is None or view.fixed != fixed:
-            view = _ClassView(fixed, self._sized(node_class, group))
+            sized = {
+                name: self._size(facts, node_class, group) for name, facts in sorted(self._types.items())
+            }
+            view = _ClassView(fixed, self.memory.version, sized)
             self._views.set(key, view)
+        elif view.memory_version != self.memory.version:
+            # Every first node of a type teaches us something; all other types stay what they are.
+            images = frozenset(image.id for image in node_class.status.amis)
+            for name, known in tuple(view.types.items()):
+                if self.memory.get(name, images) != known.learnt_memory:
+                    view.replace(name, self._size(known.facts, node_class, group))
+            view.memory_version = self.memory.version
         return view
 
     def _fixed(self, node_class: EC2NodeClass, group: PlacementGroup | None) -> tuple[Any, ...]:
@@ -324,7 +343,6 @@ class InstanceTypes:
         spec = node_class.spec
         return (
             self._generation,
-            self.memory.version,
             family_of(node_class),
             spec.kubelet,
             spec.block_device_mappings,
@@ -336,25 +354,16 @@ class InstanceTypes:
             None if group is None else (group.id, group.strategy, group.partition_count),
         )
 
-    def _sized(self, node_class: EC2NodeClass, group: PlacementGroup | None) -> dict[str, _Sized]:
+    def _size(self, facts: TypeFacts, node_class: EC2NodeClass, group: PlacementGroup | None) -> _Sized:
         family = family_of(node_class)
-        images = frozenset(image.id for image in node_class.status.amis)
-        group_id = group.id if group else ""
-        return {
-            name: _Sized(
-                facts,
-                labels_of(facts, self._aws.region, family, group=group_id),
-                size_of(
-                    facts,
-                    node_class,
-                    family,
-                    self._settings,
-                    learnt_memory_bytes=self.memory.get(name, images),
-                ),
-                incompatibility(facts, node_class.spec, family, group),
-            )
-            for name, facts in sorted(self._types.items())
-        }
+        learnt = self.memory.get(facts.name, (image.id for image in node_class.status.amis))
+        return _Sized(
+            facts,
+            labels_of(facts, self._aws.region, family, group=group.id if group else ""),
+            size_of(facts, node_class, family, self._settings, learnt_memory_bytes=learnt),
+            incompatibility(facts, node_class.spec, family, group),
+            learnt,
+        )
 
     def _listing(
         self,

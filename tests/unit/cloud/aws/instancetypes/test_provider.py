@@ -394,6 +394,19 @@ async def test_memory_is_learnt_from_a_node_on_the_current_image() -> None:
     assert given.named(node_class())["m5.large"].capacity["memory"] == 7577 * MIB
 
 
+async def test_what_is_learnt_of_one_type_leaves_all_others_as_they_are() -> None:
+    given = Fixture()
+    await given.types.refresh()
+    chosen = node_class(amis=(ARM, X86))
+    before = given.named(chosen)
+
+    given.types.learn(chosen, {labels.INSTANCE_TYPE: "m5.large", labels.ARCH: "amd64"}, "ami-x86", 7000 * MIB)
+    after = given.named(chosen)
+
+    assert after["m5.large"].capacity["memory"] == 7000 * MIB
+    assert [name for name in before if after[name] is not before[name]] == ["m5.large"]
+
+
 async def test_a_node_on_another_image_teaches_nothing() -> None:
     given = Fixture()
     chosen = node_class(amis=(ARM, X86))
