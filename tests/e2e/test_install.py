@@ -17,13 +17,15 @@ import pytest
 import yaml
 
 from tests.component.aws.stand import Model, running_model
-from tests.e2e.controlplane import ControlPlane
+from tests.e2e.awscli import find_aws
+from tests.e2e.controlplane import ControlPlane, find_binaries
 from tests.e2e.helm import CHARTS, Helm, find_helm
 from tests.e2e.product import wait_for
 
-pytestmark = pytest.mark.timeout(1500)  # the first run builds helm
+pytestmark = pytest.mark.timeout(1500)  # the first run builds helm and installs the aws command
 
 _CLUSTER = "prod"
+_W8 = Path(__file__).parent / "scenarios" / "commands" / "w8.sh"
 _NODE_ROLE = f"KarpenterNodeRole-{_CLUSTER}"
 _CONTROLLER_ROLE = f"KarpenterControllerRole-{_CLUSTER}"
 _OTHERS = """\
@@ -105,55 +107,31 @@ def _karpenter(
 
 
 def _by_hand(model: Model, plane: ControlPlane, home: Path) -> None:
-    """Do what old notes do, step by step, with our artefacts where they name files."""
+    """Type what old notes type, with our policies where they name a file."""
     written = _karpenter(model, plane, "install", "--emit", "cloudformation").stdout
-    resources = {
-        each["Properties"].get("RoleName", ""): each["Properties"]
-        for each in json.loads(written)["Resources"].values()
+    roles = [each["Properties"] for each in json.loads(written)["Resources"].values()]
+    policies = home / "policies"
+    policies.mkdir()
+    for policy in next(each for each in roles if each.get("RoleName") == _CONTROLLER_ROLE)["Policies"]:
+        text = json.dumps(policy["PolicyDocument"])
+        (policies / f"{policy['PolicyName']}.json").write_text(text, encoding="utf-8")
+    aws, helm = find_aws(os.environ), find_helm(os.environ)
+    kubectl = find_binaries(os.environ).path("kubectl")
+    environ = {
+        **model.environment,
+        "PATH": f"{aws.parent}:{helm.parent}:{kubectl.parent}:{os.environ['PATH']}",
+        "HOME": str(home),
+        "KUBECONFIG": str(plane.kubeconfig),
+        "AWS_ACCESS_KEY_ID": "admin",
+        "AWS_DEFAULT_REGION": model.region,
+        "CLUSTER_NAME": _CLUSTER,
+        "CHARTS": str(CHARTS),
+        "POLICIES": str(policies),
     }
-    keys: dict[str, Any] = {"aws_access_key_id": "admin", "aws_secret_access_key": "admin"}
-
-    def client(service: str) -> Any:
-        return boto3.client(service, endpoint_url=model.url, region_name=model.region, **keys)
-
-    iam, ec2, eks = client("iam"), client("ec2"), client("eks")
-    for name in (_NODE_ROLE, _CONTROLLER_ROLE):
-        role = resources[name]
-        trust = json.dumps(role["AssumeRolePolicyDocument"])
-        iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust)
-        for arn in role.get("ManagedPolicyArns", ()):
-            iam.attach_role_policy(RoleName=name, PolicyArn=arn)
-        for policy in role.get("Policies", ()):
-            document = json.dumps(policy["PolicyDocument"])
-            iam.put_role_policy(RoleName=name, PolicyName=policy["PolicyName"], PolicyDocument=document)
-    profile = f"KarpenterNodeInstanceProfile-{_CLUSTER}"
-    iam.create_instance_profile(InstanceProfileName=profile)
-    iam.add_role_to_instance_profile(InstanceProfileName=profile, RoleName=_NODE_ROLE)
-    tag = [{"Key": "karpenter.sh/discovery", "Value": _CLUSTER}]
-    groups = eks.list_nodegroups(clusterName=_CLUSTER)["nodegroups"]
-    for group in groups:
-        found = eks.describe_nodegroup(clusterName=_CLUSTER, nodegroupName=group)["nodegroup"]
-        ec2.create_tags(Resources=found["subnets"], Tags=tag)
-    network = eks.describe_cluster(name=_CLUSTER)["cluster"]["resourcesVpcConfig"]
-    ec2.create_tags(Resources=[network["clusterSecurityGroupId"]], Tags=tag)
-    mapped = _OTHERS + (
-        f"- rolearn: arn:aws:iam::123456789012:role/{_NODE_ROLE}\n"
-        "  username: system:node:{{EC2PrivateDNSName}}\n"
-        "  groups: [system:bootstrappers, system:nodes]\n"
+    done = subprocess.run(
+        ["sh", _W8], cwd=home, env=environ, capture_output=True, text=True, timeout=240, check=False
     )
-    patch = json.dumps({"data": {"mapRoles": mapped}})
-    plane.kubectl("-n", "kube-system", "patch", "configmap", "aws-auth", "--type", "merge", "-p", patch)
-    helm = Helm(find_helm(os.environ), home, plane.kubeconfig)
-    role_arn = f"arn:aws:iam::123456789012:role/{_CONTROLLER_ROLE}"
-    helm("upgrade", "--install", "karpenter-crd", CHARTS / "karpenter-crd", "--namespace", "karpenter",
-         "--create-namespace", "--take-ownership")  # fmt: skip
-    helm(
-        "upgrade", "--install", "karpenter", CHARTS / "karpenter", "--namespace", "karpenter",
-        "--set", f"settings.aws.defaultInstanceProfile={profile}",
-        "--set", f"settings.aws.clusterName={_CLUSTER}",
-        "--set", rf"serviceAccount.annotations.eks\.amazonaws\.com/role-arn={role_arn}",
-        "--set", "replicas=2",
-    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 def _end_state(model: Model, plane: ControlPlane) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeAlias, dataclass_transform
 
 import msgspec
 
-__all__ = ["EMPTY", "Frozen", "IntOrString", "RawQuantity", "Resources", "to_wire"]
+__all__ = ["ABSENT", "EMPTY", "Frozen", "IntOrString", "RawQuantity", "Resources", "to_wire"]
 
 # A quantity as it stands on the wire, for `kit.quantity`. Built-in kinds send text, CRDs may carry numbers.
 RawQuantity: TypeAlias = str | int | float
@@ -40,6 +40,19 @@ class _Empty(dict[str, Any]):
 
 # The default of every mapping field: one object for all, so that a long list makes no dicts it does not need.
 EMPTY: Mapping[str, Any] = _Empty()
+
+
+class _Absent(tuple[Any, ...]):
+    """An empty tuple that can be told from one that was written empty."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> str:
+        return "ABSENT"
+
+
+# The default of a list where it matters whether it was left out or written and empty: compare with `is`.
+ABSENT: tuple[Any, ...] = _Absent()
 
 
 class _KeywordOnly(msgspec.StructMeta):

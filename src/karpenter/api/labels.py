@@ -188,6 +188,8 @@ EC2NODECLASS_FINALIZER: Final = f"{AWS_GROUP}/termination"
 
 # Taints.
 DISRUPTED_TAINT: Final = Taint(key=f"{GROUP}/disrupted", effect="NoSchedule")
+# Of a node that a plan takes away later: pods that have room elsewhere had better go there.
+DISRUPTED_LATER_TAINT: Final = Taint(key=f"{GROUP}/disrupted-later", effect="PreferNoSchedule")
 UNREGISTERED_TAINT: Final = Taint(key=f"{GROUP}/unregistered", effect="NoExecute")
 
 # Taints that a new node loses by itself: until it is initialized they say nothing about where pods can go.

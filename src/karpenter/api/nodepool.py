@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
 from karpenter.api import labels
-from karpenter.api.base import EMPTY, Frozen, Resources
+from karpenter.api.base import ABSENT, EMPTY, Frozen, Resources
 from karpenter.api.core.nodes import Taint
 from karpenter.api.crds.shapes import (
     DURATION,
@@ -201,11 +201,11 @@ class NodeClaimTemplateSpec(Frozen):
             )
         ),
     ]
-    taints: Annotated[tuple[Taint, ...], taints("Taints that the nodes keep.")] = ()
+    taints: Annotated[tuple[Taint, ...], taints("Taints that the nodes keep.")] = ABSENT
     startup_taints: Annotated[
         tuple[Taint, ...],
         taints("Taints that nodes start with and that something else removes; pods need not tolerate them."),
-    ] = ()
+    ] = ABSENT
     expire_after: Annotated[
         str,
         Schema(

@@ -194,7 +194,8 @@ async def _claims(client: Any) -> list[Finding]:
     kinds = {each["spec"]["nodeClassRef"].get("kind", "") for each in listed["items"]}
     foreign = sorted(kinds - {"EC2NodeClass", ""})
     findings = [
-        Finding(True, "nodes", f"{len(listed['items'])} NodeClaims of {len(pools['items'])} NodePools")
+        Finding(True, "nodes", f"{len(listed['items'])} NodeClaims of {len(pools['items'])} NodePools"),
+        _fingerprints(pools["items"]),
     ]
     if foreign:
         findings.append(
@@ -230,3 +231,35 @@ async def _claims(client: Any) -> list[Finding]:
             )
         )
     return findings
+
+
+def _fingerprints(pools: list[dict[str, Any]]) -> Finding:
+    """Tells whether we reckon for each pool what the Go Karpenter wrote on it; where not, its nodes would drift."""
+    import msgspec  # noqa: PLC0415
+
+    from karpenter.api import labels  # noqa: PLC0415
+    from karpenter.api.nodepool import NodePool  # noqa: PLC0415
+    from karpenter.model.hashes import POOL_HASH_VERSION, pool_hash  # noqa: PLC0415
+
+    same, differ = 0, []
+    for each in pools:
+        try:
+            pool = msgspec.convert(each, NodePool, strict=False)
+        except msgspec.ValidationError:
+            # Written through v1beta1, and so without a fingerprint of this version.
+            continue
+        written = pool.metadata.annotations
+        if written.get(labels.NODEPOOL_HASH_VERSION) != POOL_HASH_VERSION:
+            continue
+        if written.get(labels.NODEPOOL_HASH) == pool_hash(pool):
+            same += 1
+        else:
+            differ.append(pool.metadata.name)
+    if not differ:
+        return Finding(True, "fingerprints", f"{same} of {len(pools)} NodePools carry ours already")
+    return Finding(
+        False,
+        "fingerprints",
+        f"differ for {', '.join(differ[:3])}: nodes of {len(differ)} NodePools would count as drifted",
+        "let the Go Karpenter see their last change; or they say something that this program does not know",
+    )

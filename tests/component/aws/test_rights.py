@@ -16,10 +16,9 @@ from tests.component.aws.conftest import Connect
 from tests.component.aws.rights import confine, statements
 from tests.component.aws.stand import CLUSTER, Model, Remembering, simple_claim
 
-# What only a controller with a queue, a shifted zone or an older profile does; the end-to-end tests see these.
+# What only a controller with a queue or a shifted zone does; tests/e2e/test_policy.py sees these.
 _ELSEWHERE = {
     "AllowInterruptionQueueActions",
-    "AllowScopedInstanceProfileTagActions",
     "AllowZonalShiftReadActions",
     "AllowPricingReadActions",
 }
@@ -38,7 +37,8 @@ async def test_a_node_class_and_its_nodes_live_and_end_within_the_policies(
     desk = await desk_for(aws)
     written = written_class()
 
-    resolved = await desk.resolve(written)
+    await desk.resolve(written)
+    resolved = await desk.resolve(written_class(tags={"cost-centre": "7"}))
     node_class = replace(written, status=resolved.status)
     provider = await connected()
     machine = await provider.create(simple_claim(1), node_class)

@@ -4,6 +4,7 @@
 ==============  =================================================================================================
 ``planes``      what a scenario needs of a control plane, the sandbox as one, and a fixture over both
 ``manifests``   what people apply, word for word
+``commands``    what people type into a shell, word for word
 ``acting``      what people type, and what they look at afterwards
 ==============  =================================================================================================
 """

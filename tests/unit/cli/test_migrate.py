@@ -17,6 +17,9 @@ _KINDS = ("nodepools.karpenter.sh", "nodeclaims.karpenter.sh", "ec2nodeclasses.k
 _DEPLOYMENT = "/apis/apps/v1/namespaces/karpenter/deployments/karpenter"
 _LEASE = "/apis/coordination.k8s.io/v1/namespaces/karpenter/leases/karpenter-leader-election"
 _CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
+_POOLS = "/apis/karpenter.sh/v1/nodepools"
+# What the Go Karpenter reckons for a pool that says nothing but its node class.
+_BARE = "6821555240594823858"
 
 
 def _definition(*served: str, stored: tuple[str, ...] = ("v1",)) -> dict[str, Any]:
@@ -33,6 +36,13 @@ def _claim(name: str, kind: str = "EC2NodeClass", **more: Any) -> dict[str, Any]
     }
 
 
+def _pool(name: str, fingerprint: str, version: str = "v3") -> dict[str, Any]:
+    stamps = {"karpenter.sh/nodepool-hash": fingerprint, "karpenter.sh/nodepool-hash-version": version}
+    reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+    template = {"spec": {"requirements": [], "nodeClassRef": reference}}
+    return {"metadata": {"name": name, "annotations": stamps}, "spec": {"template": template}}
+
+
 def _running() -> dict[str, Any]:
     """Give what the API server says of a Go Karpenter at work."""
     container = {"image": "public.ecr.aws/karpenter/controller:1.14.1"}
@@ -44,7 +54,7 @@ def _running() -> dict[str, Any]:
         },
         _LEASE: {"spec": {"holderIdentity": "karpenter-abc"}},
         _CLAIMS: {"items": [_claim("a"), _claim("b")]},
-        "/apis/karpenter.sh/v1/nodepools": {"items": [{}]},
+        _POOLS: {"items": [_pool("default", _BARE)]},
     }
 
 
@@ -84,6 +94,7 @@ def test_a_cluster_at_rest_can_be_handed_over_and_the_steps_are_told(
     said = capsys.readouterr()
     assert code == 0
     assert "2 NodeClaims of 1 NodePools" in said.out
+    assert "1 of 1 NodePools carry ours already" in said.out
     assert "held by karpenter-abc" in said.out
     assert "still be stored as v1beta1, which is understood" in said.out
     assert "scale deployment karpenter --replicas=0" in said.err
@@ -101,6 +112,7 @@ def test_a_cluster_at_rest_can_be_handed_over_and_the_steps_are_told(
             "1 NodeClaims are being removed: a",
         ),
         (_CLAIMS, {"items": [_claim("a", status={})]}, "1 NodeClaims have no instance yet: a"),
+        (_POOLS, {"items": [_pool("a", "1"), _pool("b", _BARE)]}, "differ for a: nodes of 1 NodePools"),
     ],
 )
 def test_what_stands_in_the_way_is_named_and_refused(
@@ -135,3 +147,14 @@ def test_without_a_controller_or_a_lease_nothing_has_to_be_stopped(
     assert code == 0
     assert "nothing has to be stopped" in found["controller"]
     assert "nobody leads there" in found["lease"]
+
+
+def test_pools_of_older_reckonings_are_no_obstacle(
+    answers: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers[_POOLS] = {"items": [_pool("old", "1", "v2"), {"metadata": {"name": "unreadable"}}]}
+
+    code = run(["migrate", "karpenter"])
+
+    assert code == 0
+    assert "0 of 2 NodePools carry ours already" in capsys.readouterr().out

@@ -26,7 +26,7 @@ def test_every_name_that_a_module_offers_exists(name: str) -> None:
 
 def test_the_pure_modules_do_not_load_an_event_loop() -> None:
     program = (
-        "import sys, karpenter.kit.quantity, karpenter.kit.durations, karpenter.kit.cron;"
+        "import sys, karpenter.kit.quantity, karpenter.kit.durations, karpenter.kit.cron, karpenter.kit.structhash;"
         "sys.exit('asyncio' in sys.modules)"
     )
 

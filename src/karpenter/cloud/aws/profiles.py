@@ -4,7 +4,8 @@
 The name of a profile follows from cluster, region, node class (name and UID) and role. So a process that dies after
 making one finds it again, another role gets another profile while nodes of the old one live on, and two clusters never
 share one. Its path names cluster and class, which is how ``sweep`` finds what nobody uses any more; a profile younger
-than an hour is never swept, since a launch that is under way may name it before anything in Kubernetes does.
+than an hour is never swept, since a launch that is under way may name it before anything in Kubernetes does. Its tags
+follow those of the class, unless somebody took away the tags that make it ours: then nobody lets us write any.
 
 A role that does not exist is remembered for a minute: IAM's limits are low, and nothing changes by asking at once.
 """
@@ -94,7 +95,9 @@ class InstanceProfiles:
         name = profile_name(self._cluster_name, self._aws.region, node_class)
         # Where a role has a path, IAM knows it by what follows the path.
         role = node_class.spec.role.rpartition("/")[2]
-        if self._known.get(name) == role:
+        tags = self._tags(node_class)
+        settled = repr((role, sorted(tags.items())))
+        if self._known.get(name) == settled:
             return name
         if role in self._missing_roles:
             raise _no_such_role(role)
@@ -104,6 +107,7 @@ class InstanceProfiles:
             holds: list[str] = []
         else:
             holds = [each["RoleName"] for each in present.get("Roles", ())]
+            await self._tag(name, tags, {each["Key"]: each["Value"] for each in present.get("Tags", ())})
         for other in holds:
             if other != role:
                 await self._aws.call(
@@ -111,7 +115,7 @@ class InstanceProfiles:
                 )
         if role not in holds:
             await self._add(name, role)
-        self._known.set(name, role)
+        self._known.set(name, settled)
         return name
 
     async def _get(self, name: str) -> dict[str, Any] | None:
@@ -125,18 +129,24 @@ class InstanceProfiles:
         return found
 
     async def _create(self, name: str, node_class: EC2NodeClass) -> None:
-        tags = [{"Key": key, "Value": value} for key, value in sorted(self._tags(node_class).items())]
         try:
             await self._aws.call(
                 "iam",
                 "CreateInstanceProfile",
                 InstanceProfileName=name,
                 Path=self._path(node_class.metadata.uid),
-                Tags=tags,
+                Tags=_listed(self._tags(node_class)),
             )
         except AwsError as error:
             if not is_already_there(error.code):
                 raise
+
+    async def _tag(self, name: str, tags: Mapping[str, str], there: Mapping[str, str]) -> None:
+        """Write the tags of a profile that is ours by the tags it has, if they are not what they should be."""
+        marks = (f"{labels.CLUSTER_TAG_PREFIX}{self._cluster_name}", labels.EC2NODECLASS_TAG, labels.REGION)
+        is_ours = all(mark in there for mark in marks)
+        if is_ours and any(there.get(key) != value for key, value in tags.items()):
+            await self._aws.call("iam", "TagInstanceProfile", InstanceProfileName=name, Tags=_listed(tags))
 
     async def _add(self, name: str, role: str) -> None:
         try:
@@ -212,6 +222,10 @@ class InstanceProfiles:
         except AwsError as error:
             if not is_not_found(error.code):
                 raise
+
+
+def _listed(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in sorted(tags.items())]
 
 
 def _made_at(profile: Mapping[str, Any], now: datetime) -> datetime:

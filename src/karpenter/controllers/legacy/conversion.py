@@ -4,8 +4,8 @@
 Whenever something old changes, everything old is converted together and applied on the server's side: node classes
 first, then the pools that point at them, and last goes what no conversion asks for any more. What goes with its old
 object is left to the server's garbage collector. An object of the same name that is not ours is never touched; the
-old object says so, and what to do. An old object that is refused keeps what was made of it before: a slip in a
-manifest must not take nodes away.
+old object says so, and what to do. One of ours that somebody applies a manifest of is theirs from then on. An old
+object that is refused keeps what was made of it before: a slip in a manifest must not take nodes away.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from karpenter.controllers.legacy.following import STORED_PROVISIONERS, STORED_TEMPLATES, OldKinds
-from karpenter.controllers.legacy.marks import CONVERTED_FROM, is_from
+from karpenter.controllers.legacy.marks import CONVERTED_FROM, is_applied_by_hand, is_from, without_marks
 from karpenter.controllers.legacy.reporting import (
     INSTANCE_TYPES_FOUND,
     Trouble,
@@ -38,6 +38,7 @@ from karpenter.controllers.legacy.translating import (
 from karpenter.kit.clock import Clock
 from karpenter.kit.workqueue import WorkQueue
 from karpenter.kube import (
+    Change,
     Client,
     ConflictError,
     FencedError,
@@ -95,7 +96,7 @@ class LegacyConversion:
         for informer in (self.old.provisioners, self.old.templates):
             informer.on_change(lambda _: self._queue.add_after(_ALL, _SETTLE_S))
         for informer in (cluster.informers.pools, cluster.informers.classes):
-            informer.on_change(lambda _: self._new_changed())
+            informer.on_change(self._new_changed)
 
     async def run(self) -> None:
         """Works until cancelled."""
@@ -113,6 +114,9 @@ class LegacyConversion:
             return None
         everything = await self._translated()
         failures: list[KubeError] = []
+        for each in everything:
+            for wanted in each.wanted:
+                await self._tried(self._let_go(each.original, wanted), failures)
         taken = self._taken(everything)
         troubles: dict[str, Trouble] = {}
         # A pool that points at a class must not come before it.
@@ -198,6 +202,28 @@ class LegacyConversion:
                 _NO_TEMPLATE, f"{template} is not there: create it, or correct spec.providerRef.name"
             )
         return None
+
+    async def _let_go(self, original: Original, wanted: Wanted) -> None:
+        """Takes our marks off an object of ours that somebody has applied: the old object may be deleted now."""
+        informer = self._informer(wanted)
+        stored = informer.get(wanted.name)
+        if (
+            stored is None
+            or not is_applied_by_hand(stored)
+            or not is_from(stored, original.kind.name, original.name)
+        ):
+            return
+        change = without_marks(stored, original.kind.name, original.name)
+        try:
+            informer.observe(await self._client.patch(wanted.kind, wanted.name, change))
+        except NotFoundError:
+            return
+        words = f"{wanted.kind.name} {wanted.name} was applied by hand and no longer follows it: it can be deleted"
+        self._log.info(
+            "let go",
+            **{original.kind.name: {"name": original.name}, wanted.kind.name: {"name": wanted.name}},
+        )
+        self._recorder.tell(_subject(original), "TakenOver", words)
 
     async def _apply(self, original: Original, wanted: Wanted) -> None:
         """Makes one object so, unless it is so already."""
@@ -323,9 +349,12 @@ class LegacyConversion:
         informers = self._cluster.informers
         return informers.classes if wanted.kind is STORED_NODE_CLASSES else informers.pools
 
-    def _new_changed(self) -> None:
-        if not self.old.is_empty:
-            self._queue.add_after(_ALL, _SETTLE_S)
+    def _new_changed(self, change: Change[Stored]) -> None:
+        if self.old.is_empty:
+            return
+        # Who applies the new may be about to delete the old: there is no time to lose.
+        urgent = is_applied_by_hand(change.object) and CONVERTED_FROM in change.object.metadata.annotations
+        self._queue.add_after(_ALL, 0.0 if urgent else _SETTLE_S)
 
     def _informer_failed(self, error: Exception) -> None:
         # A kind that stopped being served while we watched is asked for again and again; that is no news.

@@ -107,6 +107,26 @@ async def test_a_wrong_role_is_taken_out_and_the_right_one_put_in() -> None:
     ]
 
 
+@pytest.mark.parametrize("ours", [True, False])
+async def test_tags_follow_those_of_the_class_while_the_profile_is_marked_as_ours(*, ours: bool) -> None:
+    marks = {
+        "kubernetes.io/cluster/demo": "owned",
+        labels.EC2NODECLASS_TAG: "default",
+        labels.REGION: "us-west-2",
+    }
+    there = [{"Key": key, "Value": value} for key, value in marks.items() if ours or key != labels.REGION]
+    found = {"InstanceProfile": {"Roles": [{"RoleName": "node-role"}], "Tags": there}}
+    aws = FakeAws({"GetInstanceProfile": found, "TagInstanceProfile": {}})
+    made = profiles(aws)
+
+    await made.resolve(node_class(spec={"tags": {"cost": "1"}}))
+    await made.resolve(node_class(spec={"tags": {"cost": "2"}}))
+
+    written = [{tag["Key"]: tag["Value"] for tag in call["Tags"]} for call in aws.named("TagInstanceProfile")]
+    wanted = [{**marks, labels.EKS_CLUSTER_NAME_TAG: "demo", "cost": cost} for cost in ("1", "2")]
+    assert written == (wanted if ours else [])
+
+
 async def test_a_profile_that_another_process_has_just_made_is_taken() -> None:
     aws = FakeAws(
         {

@@ -124,7 +124,7 @@ async def test_a_claim_of_another_template_has_drifted() -> None:
     version = {names.NODEPOOL_HASH_VERSION: POOL_HASH_VERSION}
 
     assert await scene.reason("Drifted") == ""
-    scene.annotate(**{names.NODEPOOL_HASH: "1", names.NODEPOOL_HASH_VERSION: "v3"})
+    scene.annotate(**{names.NODEPOOL_HASH: "1", names.NODEPOOL_HASH_VERSION: "v2"})
     assert await scene.reason("Drifted") == ""
     scene.annotate(**{names.NODEPOOL_HASH: "1", **version})
     assert await scene.reason("Drifted") == "NodePoolDrifted"

@@ -202,6 +202,51 @@ async def test_what_an_orphaned_provisioner_leaves_is_somebodys_own() -> None:
     assert scene.conditions("default")["Converted"][1] == "NameTaken"
 
 
+async def test_what_somebody_applies_a_manifest_of_is_let_go_and_never_touched_again() -> None:
+    scene = OldScene()
+    scene.store(provisioner(weight=3), template())
+    await scene.settle()
+    owned = pool_of(scene)["metadata"]["ownerReferences"]
+    other = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "uid-x"}
+    applied = {"kubectl.kubernetes.io/last-applied-configuration": "{}"}
+    by_hand = {
+        "metadata": {"annotations": applied, "ownerReferences": [*owned, other]},
+        "spec": {"weight": 4},
+    }
+    await scene.client.patch(STORED_NODE_POOLS, "default", by_hand)
+    await scene.client.patch(STORED_NODE_CLASSES, "default", {"metadata": {"annotations": applied}})
+
+    await scene.settle()
+
+    pool, node_class = pool_of(scene), scene.client.raw_object(STORED_NODE_CLASSES, "default")
+    assert node_class is not None
+    assert pool["spec"]["weight"] == 4
+    assert [each["name"] for each in pool["metadata"]["ownerReferences"]] == ["x"]
+    assert "ownerReferences" not in node_class["metadata"]
+    for each in (pool, node_class):
+        assert {CONVERTED_FROM, CONVERSION_HASH}.isdisjoint(each["metadata"]["annotations"])
+    assert scene.conditions("default")["Converted"][:2] == ("False", "NameTaken")
+    told = [each for each in scene.events() if each[1] == "TakenOver"]
+    assert told[0][2] == "NodePool default was applied by hand and no longer follows it: it can be deleted"
+
+
+async def test_what_is_applied_by_hand_and_gone_already_is_no_trouble() -> None:
+    scene = OldScene()
+    scene.store(provisioner(), template())
+    await scene.settle()
+    applied = {"kubectl.kubernetes.io/last-applied-configuration": "{}"}
+    await scene.client.patch(STORED_NODE_POOLS, "default", {"metadata": {"annotations": applied}})
+    scene.client.fail("patch", "nodepools", NotFoundError("gone", status=404))
+
+    following = asyncio.ensure_future(scene.conversion.old.run())
+    await scene.clock.settle()
+    assert await scene.conversion.reconcile() == 300
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+
+    assert [each for each in scene.events() if each[1] == "TakenOver"] == []
+
+
 async def test_of_what_is_being_deleted_nothing_is_made() -> None:
     scene = OldScene()
     leaving = provisioner()
