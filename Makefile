@@ -116,7 +116,7 @@ lock:  ## Resolve the requirements anew (needs uv).
 	uv pip compile pyproject.toml --group test --group check --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q -U -o requirements/dev.txt
 	uv pip compile pyproject.toml --group docs --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q -U -o requirements/docs.txt
 	uv pip compile pyproject.toml --group audit --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q -U -o requirements/audit.txt
-	uv pip compile pyproject.toml --group awscli --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q -U -o requirements/awscli.txt
+	uv pip compile --group awscli --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q -U -o requirements/awscli.txt
 
 clean:  ## Remove what the targets made.
 	rm -rf $(VENV) $(DOCS_VENV) $(AUDIT_VENV) .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache .hypothesis site dist build
