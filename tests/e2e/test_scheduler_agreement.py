@@ -18,13 +18,9 @@ CASES_LEFT_ALONE = 40
 # a pod that the plan leaves to the next round may be bound at once: in how many of all cases.
 SURPRISING_SHARE = 0.015
 # A pod that is refused on its node for a moment takes another, and sometimes the room that was kept for a lesser pod,
-# or for one whose turn was still to come. Those are planned again; of about 2,600 planned pods so many, and for so many
-# of them nothing can be bought either, since pods that keep apart from them stand everywhere now.
-PLANNED_AGAIN = 30
-DISPLACED = 5
-# In some runs one pod of case 116 still waits when the case ends: it follows pods that were bound late. The promise is
-# none; this bound keeps it from growing.
-STRANDED = 2
+# or for one whose turn was still to come. Those are planned again, as the controller does; of about 2,600 planned pods
+# so many.
+PLANNED_AGAIN = 10
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +31,7 @@ def own_plane() -> Iterator[ControlPlane]:
 
 
 @pytest.mark.timeout(900)
-async def test_hardly_a_planned_pod_stays_pending_when_planned_pods_are_nominated(
+async def test_no_planned_pod_stays_pending_when_planned_pods_are_nominated(
     own_plane: ControlPlane, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with Api(own_plane) as api:
@@ -46,9 +42,9 @@ async def test_hardly_a_planned_pod_stays_pending_when_planned_pods_are_nominate
 
     _show(capsys, nominated, alone)
     assert len(nominated.outcomes) == CASES
-    assert len(nominated.stranded) <= STRANDED
+    assert nominated.stranded == []
+    assert nominated.displaced == []
     assert nominated.planned_again <= PLANNED_AGAIN
-    assert len(nominated.displaced) <= DISPLACED
     assert sum(bool(each.surprising) for each in nominated.outcomes) <= SURPRISING_SHARE * CASES
     # Without nomination the scheduler goes its own way, and the last pods find no room: that is what it is for.
     assert alone.stranded != []

@@ -357,7 +357,7 @@ class Board:
         host.contents[stance] = host.contents.get(stance, 0) + number
         host.ports = host.ports.union(stance.pods.ports)
         host.attached = host.attached.union(stance.pods.volumes.attachments)
-        away = self._not_counted_on(stance, host)
+        away = self.not_counted_on(stance, host)
         self._count_on_host(stance, host, number, away)
         if not counted:
             self.count(stance, entry.pins, number, away)
@@ -383,7 +383,7 @@ class Board:
 
     def leave(self, stance: Stance, host: Host, number: int) -> None:
         """Take pods of a class off a host again; what they alone had settled or taken is free again."""
-        away = self._not_counted_on(stance, host)
+        away = self.not_counted_on(stance, host)
         self.count(stance, self._pins_of(stance, host), -number, away)
         for group in stance.counted_by.get(HOSTNAME, ()):
             if away >> group & 1:
@@ -432,7 +432,7 @@ class Board:
         for resource in template.pool.limits:
             spent[resource] = spent.get(resource, 0) + after.get(resource, 0) - before.get(resource, 0)
 
-    def _not_counted_on(self, stance: Stance, host: Host) -> int:
+    def not_counted_on(self, stance: Stance, host: Host) -> int:
         """Return the groups that would count the class elsewhere, but for which this host is no place."""
         away = 0
         for group in bits(stance.ambiguous):

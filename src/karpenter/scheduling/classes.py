@@ -24,7 +24,17 @@ from karpenter.model.taints import canonical_tolerations
 from karpenter.model.topology import AffinityRule, CountGroup, SpreadRule, TopologyRules, topology_rules
 from karpenter.model.volumes import Storage, VolumeDemand, volume_demand
 
-__all__ = ["PodClass", "Profile", "Readings", "UnsupportedPodError", "encode", "fold", "profiles_of", "read"]
+__all__ = [
+    "PodClass",
+    "Profile",
+    "Readings",
+    "UnsupportedPodError",
+    "age",
+    "encode",
+    "fold",
+    "profiles_of",
+    "read",
+]
 
 T = TypeVar("T")
 
@@ -266,11 +276,11 @@ def _in_queue_order(classes: Iterable[PodClass]) -> tuple[PodClass, ...]:
     """Return the classes as they are tried: by priority, then by size, then by the age of their oldest pod."""
     for each in classes:
         if len(each.pods) > 1:
-            each.pods.sort(key=_age)
+            each.pods.sort(key=age)
 
     def order(each: PodClass) -> tuple[object, ...]:
         requests = each.requests
-        return (-each.priority, -requests.get("cpu", 0), -requests.get("memory", 0), _age(each.pods[0]))
+        return (-each.priority, -requests.get("cpu", 0), -requests.get("memory", 0), age(each.pods[0]))
 
     ordered = tuple(sorted(classes, key=order))
     for index, each in enumerate(ordered):
@@ -278,7 +288,8 @@ def _in_queue_order(classes: Iterable[PodClass]) -> tuple[PodClass, ...]:
     return ordered
 
 
-def _age(pod: Pod) -> tuple[str, str, str, str]:
+def age(pod: Pod) -> tuple[str, str, str, str]:
+    """Return what puts pods of one priority in the order in which they came."""
     meta = pod.metadata
     created = meta.creation_timestamp.isoformat() if meta.creation_timestamp else ""
     return (created, meta.namespace, meta.name, meta.uid)

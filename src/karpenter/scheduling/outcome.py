@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from karpenter.api.base import EMPTY
 from karpenter.api.core import Pod
@@ -15,6 +15,7 @@ from karpenter.scheduling.board import Board, Host
 from karpenter.scheduling.options import SolveOptions
 from karpenter.scheduling.plan import NewNode, Plan, Rejection, Relaxation, pod_name
 from karpenter.scheduling.templates import Template
+from karpenter.scheduling.turns import Guest
 
 __all__ = ["write_plan"]
 
@@ -26,8 +27,18 @@ def write_plan(
     *,
     lower_bound: float = 0.0,
     unfinished: Iterable[Pod] = (),
+    order: Mapping[int, Sequence[Guest]] | None = None,
 ) -> Plan:
-    """Return the plan that the board holds."""
+    """Return the plan that the board holds.
+
+    Args:
+        board: The board.
+        rejections: Who found no place.
+        options: How it was decided.
+        lower_bound: No set of nodes that holds the same pods costs less.
+        unfinished: Pods that the deadline left untried.
+        order: Where the pods of a class go, the oldest first, by the index of the class; elsewhere any order does.
+    """
     handed: dict[int, int] = {}
     existing: dict[str, tuple[Pod, ...]] = {}
     new_nodes: list[NewNode] = []
@@ -35,10 +46,11 @@ def write_plan(
     # Nearly all nodes have the same DaemonSets.
     overheads: dict[tuple[int, ...], Resources] = {}
     slack = _slack(board)
+    ordered = _in_turn(order or {})
     for host in board.hosts:
         if not host.contents:
             continue
-        pods = _hand_out(host, handed, relaxed)
+        pods = _hand_out(host, handed, ordered, relaxed)
         if host.node is not None:
             existing[host.node.name] = pods
         else:
@@ -55,14 +67,26 @@ def write_plan(
     )
 
 
+def _in_turn(order: Mapping[int, Sequence[Guest]]) -> dict[Guest, list[Pod]]:
+    """Give the pods of each class to their places: the older a pod, the earlier its place opens."""
+    found: dict[Guest, list[Pod]] = {}
+    for guests in order.values():
+        for guest, pod in zip(guests, guests[0][0].pods.pods, strict=False):
+            found.setdefault(guest, []).append(pod)
+    return found
+
+
 def _hand_out(
-    host: Host, handed: dict[int, int], relaxed: dict[tuple[int, tuple[str, ...]], list[Pod]]
+    host: Host,
+    handed: dict[int, int],
+    ordered: Mapping[Guest, list[Pod]],
+    relaxed: dict[tuple[int, tuple[str, ...]], list[Pod]],
 ) -> tuple[Pod, ...]:
     """Give each class's next pods to the host; the oldest pods were placed first."""
     pods: list[Pod] = []
     for stance, number in host.contents.items():
         start = handed.get(stance.pods.index, 0)
-        taken = stance.pods.pods[start : start + number]
+        taken = ordered.get((stance, host)) or stance.pods.pods[start : start + number]
         handed[stance.pods.index] = start + number
         pods += taken
         if stance.profile.given_up:

@@ -6,7 +6,7 @@ One pure function. The controller, consolidation, what-if questions and benchmar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Literal, NamedTuple
 
@@ -31,6 +31,7 @@ from karpenter.scheduling.reasons import Explanation
 from karpenter.scheduling.sequential import place_in_turn, place_one_by_one
 from karpenter.scheduling.stances import Stance, Stances
 from karpenter.scheduling.templates import Daemon, compile_daemons, templates_of
+from karpenter.scheduling.turns import Guest, put_in_turn
 from karpenter.scheduling.verification import offenders
 
 __all__ = ["solve"]
@@ -66,6 +67,7 @@ def solve(snapshot: Snapshot, pods: Iterable[Pod], options: SolveOptions | None 
     decision = _Solve(snapshot, asked, chosen)
     if len(asked) <= _FEW:
         decision.place_in_every_way()
+        decision.put_in_turn()
     else:
         decision.place(_WAYS[0])
     return decision.plan()
@@ -119,6 +121,8 @@ class _Solve:
         self.cut_short: set[int] = set()
         # By cost: what the nodes to be bought cost at least. Whatever changes a board lowers its cost.
         self._proven: dict[tuple[int, float], float] = {}
+        # Where the pods of a class go, the oldest first, by its index, if that was looked at.
+        self.order: Mapping[int, Sequence[Guest]] = {}
 
     def place_in_every_way(self) -> None:
         """Place what can be placed in one way after the other, and keep the best, until it is good enough."""
@@ -139,6 +143,13 @@ class _Solve:
                     return
         assert best is not None
         self._restore(best[1])
+
+    def put_in_turn(self) -> None:
+        """Make the outcome easier to follow for a scheduler that binds one pod at a time."""
+        found = put_in_turn(self.board, self.options.effort, self.options.expired)
+        self.order = found.order
+        if found.is_changed:
+            self._proven.clear()
 
     def _remember(self) -> _Outcome:
         return _Outcome(self.board.remember(), dict(self.left), set(self.cut_short))
@@ -257,6 +268,7 @@ class _Solve:
             self.options,
             lower_bound=self._lower_bound(),
             unfinished=unfinished,
+            order=self.order,
         )
 
     def _would_place(self, snapshot: Snapshot, pod: Pod) -> bool:

@@ -15,14 +15,14 @@ from karpenter.scheduling.board import Board, Host
 from karpenter.scheduling.stances import PlaceRule, Stance
 from karpenter.scheduling.templates import NOWHERE
 
-__all__ = ["offenders"]
+__all__ = ["Bound", "bound_in_the_end", "counting_places", "followed_places", "offenders", "place_of"]
 
 
 # With more followers than this, one order of founding is tried.
 _MOST_ORDERS = 40
 
 # How many pods of a group are bound in a place.
-_Bound = dict[tuple[int, object], int]
+Bound = dict[tuple[int, object], int]
 
 
 class _Follower(NamedTuple):
@@ -53,7 +53,7 @@ def _rootless(board: Board) -> set[tuple[Stance, Host]]:
     bound. Who founds first can matter, so where somebody is left over, each founder is given the first turn once.
     """
     followers = [
-        _Follower(stance, host, tuple(_followed(stance, host)))
+        _Follower(stance, host, tuple(followed_places(stance, host)))
         for host in board.occupied()
         for stance in host.contents
         if stance.followed
@@ -70,7 +70,7 @@ def _rootless(board: Board) -> set[tuple[Stance, Host]]:
     return {(each.stance, each.host) for each in stranded}
 
 
-def _stranded(bound: _Bound, waiting: list[_Follower]) -> list[_Follower]:
+def _stranded(bound: Bound, waiting: list[_Follower]) -> list[_Follower]:
     """Let founders have their turn while any may; return those who are never bound."""
     while True:
         bound, waiting = _joined(bound, waiting)
@@ -81,14 +81,14 @@ def _stranded(bound: _Bound, waiting: list[_Follower]) -> list[_Follower]:
         bound = _with(bound, founder)
 
 
-def _joined(bound: _Bound, waiting: Iterable[_Follower]) -> tuple[_Bound, list[_Follower]]:
+def _joined(bound: Bound, waiting: Iterable[_Follower]) -> tuple[Bound, list[_Follower]]:
     """Bind whoever finds somebody to follow, as long as that helps; return who is bound then and who is not."""
     bound, left = dict(bound), list(waiting)
     while True:
         still = []
         for each in left:
             if all(bound.get((rule.group, place), 0) > 0 for rule, place in each.rules):
-                for where in _counting_places(each.stance, each.host):
+                for where in counting_places(each.stance, each.host):
                     bound[where] = bound.get(where, 0) + 1
             else:
                 still.append(each)
@@ -97,51 +97,59 @@ def _joined(bound: _Bound, waiting: Iterable[_Follower]) -> tuple[_Bound, list[_
         left = still
 
 
-def _may_found(each: _Follower, bound: _Bound) -> bool:
+def _may_found(each: _Follower, bound: Bound) -> bool:
     groups = {rule.group for rule, _ in each.rules}
     return all(rule.counts_itself and place != NOWHERE for rule, place in each.rules) and not any(
         number > 0 for (group, _), number in bound.items() if group in groups
     )
 
 
-def _with(bound: _Bound, each: _Follower) -> _Bound:
+def _with(bound: Bound, each: _Follower) -> Bound:
     """Return who is bound once a follower is, too."""
     more = dict(bound)
-    for where in _counting_places(each.stance, each.host):
+    for where in counting_places(each.stance, each.host):
         more[where] = more.get(where, 0) + 1
     return more
 
 
-def _bound_at_once(board: Board, waiting: list[_Follower]) -> _Bound:
+def _bound_at_once(board: Board, waiting: list[_Follower]) -> Bound:
     """Return how many pods of each followed group stand in each place and wait for nobody."""
-    groups = {rule.group for each in waiting for rule, _ in each.rules}
-    found: _Bound = {}
-    for group in groups:
-        found |= {(group, place): count for place, count in board.counts[group].items()}
-        found |= {(group, host.index): host.counts[group] for host in board.hosts if host.counts.get(group)}
+    found = bound_in_the_end(board, {rule.group for each in waiting for rule, _ in each.rules})
     for each in waiting:
-        for where in _counting_places(each.stance, each.host):
+        for where in counting_places(each.stance, each.host):
             if where in found:
                 found[where] -= each.host.contents[each.stance]
     return found
 
 
-def _counting_places(stance: Stance, host: Host) -> Iterator[tuple[int, object]]:
+def bound_in_the_end(board: Board, groups: Iterable[int]) -> Bound:
+    """Return how many pods of some groups stand in each place, and on each host, once everybody is bound."""
+    found: Bound = {}
+    for group in groups:
+        found |= {(group, place): count for place, count in board.counts[group].items()}
+        found |= {(group, host.index): host.counts[group] for host in board.hosts if host.counts.get(group)}
+    return found
+
+
+def counting_places(stance: Stance, host: Host) -> Iterator[tuple[int, object]]:
+    """Yield the groups that may count a pod of the class on a host, each with the place where."""
     for key, groups in stance.counted_by.items():
-        place: object = host.index if key == HOSTNAME else _place(host, key)
+        place: object = host.index if key == HOSTNAME else place_of(host, key)
         for group in groups:
             yield group, place
 
 
-def _followed(stance: Stance, host: Host) -> Iterator[tuple[PlaceRule, object]]:
+def followed_places(stance: Stance, host: Host) -> Iterator[tuple[PlaceRule, object]]:
+    """Yield what a class on a host needs to follow, each with the place where somebody must be."""
     yield from ((rule, host.index) for rule in stance.near if rule.hard)
     for key, rules in stance.places.items():
         for rule in rules:
             if rule.hard and rule.kind == "together":
-                yield rule, _place(host, key)
+                yield rule, place_of(host, key)
 
 
-def _place(host: Host, key: str) -> str:
+def place_of(host: Host, key: str) -> str:
+    """Return the place that a host is in by a key, as far as it is settled."""
     return host.pins.get(key, NOWHERE) if host.node is None else host.node.labels.get(key, NOWHERE)
 
 
@@ -153,7 +161,7 @@ def _holds_on_host(stance: Stance, host: Host) -> bool:
 
 def _holds_in_places(board: Board, stance: Stance, host: Host) -> bool:
     for key, rules in stance.places.items():
-        place = _place(host, key)
+        place = place_of(host, key)
         for rule in rules:
             if rule.hard and not _holds(board, rule, stance, place):
                 return False

@@ -5,7 +5,7 @@ The scheduler looks at a nominated node first, and keeps its room free from pods
 nominated pods can keep each other out (see ``nominable``), so the controller tells them in turn.
 
 Pods that are not nominated yet may go elsewhere. Equal pods are interchangeable: who stands where is settled by what
-is bound, and the others share the places that are left.
+is bound, and the others share the places that are left, as the controller trades them.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import partial
 
+from karpenter.controllers.provisioning.levels import Levels
 from karpenter.controllers.provisioning.nominating import nominable
 from tests.e2e.agreement.client import Wire
-from tests.e2e.agreement.translation import Case, Key, key_of
+from tests.e2e.agreement.translation import Case, Key, key_of, sites
 
 __all__ = ["Nominating", "nominations"]
 
@@ -46,8 +48,10 @@ def nominations(case: Case, how: Nominating, bound: Mapping[Key, str]) -> dict[K
     for key, node in _places_left(case, bound):
         waiting.setdefault(node, []).append(key)
     found: dict[Key, str] = {}
+    levels = Levels(lambda: sites(case, bound))
     for node, keys in waiting.items():
-        chosen = {id(pod) for pod in nominable(case.pods[key] for key in keys)}
+        room = partial(levels.room, node=node.removeprefix(f"{case.name}-"))
+        chosen = {id(pod) for pod in nominable((case.pods[key] for key in keys), room)}
         found |= {key: node for key in keys if id(case.pods[key]) in chosen}
     return found
 

@@ -4,7 +4,8 @@
 Pods are held back by a scheduling gate until everything else stands and the planned ones are nominated; then all are
 let go at once. A case is over when all planned pods are bound and the others have been refused, or when nothing has
 moved for a while. Planned pods that are left then lost their place to others, who went elsewhere than planned: they
-are planned once more, for the cluster as it is, as the controller does when a promise was not kept.
+are planned again, for the cluster as it is, as the controller does whenever a promise was not kept. The controller
+never gives up; here some rounds must do.
 
 Claims that are still to be bound get their volume from ``_Run.provision``, which does what a CSI provisioner does once
 the scheduler has chosen a node for a claim's first pod: it makes a volume in the zone of that node.
@@ -16,9 +17,10 @@ import asyncio
 import time
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from karpenter.api.labels import ZONE
+from karpenter.scheduling.classes import age
 from tests.e2e.agreement.client import Api, Wire, together
 from tests.e2e.agreement.nominating import Nominating, nominations
 from tests.e2e.agreement.translation import ASIDE, Case, Key, key_of, translate_again
@@ -44,6 +46,7 @@ _POLL_S = 0.05
 _QUIET_S = 4.0
 # Less than the 50 s after which the control plane gives up a node that says nothing.
 _LONGEST_S = 30.0
+_ROUNDS = 4
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Outcome:
         placed: The node of each pod that was bound.
         pending: What the scheduler says about each pod that was not.
         asked_again: The planned pods that the scheduler refused and was asked about a second time.
-        again: What was planned for planned pods that found their place taken.
+        again: What was planned, round after round, for planned pods that found their place taken.
         seconds: How long it took.
     """
 
@@ -63,7 +66,7 @@ class Outcome:
     placed: Mapping[Key, str]
     pending: Mapping[Key, str]
     asked_again: frozenset[Key]
-    again: Case | None
+    again: tuple[Case, ...]
     seconds: float
 
     @property
@@ -78,7 +81,7 @@ class Outcome:
     @property
     def displaced(self) -> frozenset[Key]:
         """The planned pods for which there is no place any more, whatever is bought, since others took theirs."""
-        return self.again.rejected if self.again is not None else frozenset()
+        return self.again[-1].rejected & self.pending.keys() if self.again else frozenset()
 
     @property
     def elsewhere(self) -> dict[Key, str]:
@@ -118,7 +121,7 @@ async def run_case(api: Api, case: Case, *, how: Nominating, crowd: bool = False
     run = _Run(api, case, how)
     try:
         await _make_cluster(api, case)
-        await together(run.hold(pod) for pod in case.pending)
+        await run.hold(run.pods)
         await run.nominate({})
         waves = [case.rejected | case.planned.keys()] if crowd else [frozenset(case.planned), case.rejected]
         for wave in waves:
@@ -134,7 +137,7 @@ async def run_case(api: Api, case: Case, *, how: Nominating, crowd: bool = False
         placed={key: _node_of(pod) for key, pod in ours.items() if _node_of(pod)},
         pending={key: _refusal(pod) for key, pod in ours.items() if not _node_of(pod)},
         asked_again=frozenset(run.asked_again),
-        again=run.again,
+        again=tuple(run.again),
         seconds=time.monotonic() - started,
     )
 
@@ -194,18 +197,30 @@ class _Run:
         self.how = how
         self.nominated: dict[Key, str] = {}
         self.asked_again: set[Key] = set()
-        self.again: Case | None = None
+        self.again: list[Case] = []
         self.provisioned: set[Key] = set()
         self.zones = {node["metadata"]["name"]: node["metadata"]["labels"][ZONE] for node in case.nodes}
         self.pods = {key_of(pod): pod for pod in case.pending}
+        self.turns = {key: age(case.pods[key]) for key in self.pods}
 
-    async def hold(self, pod: Wire) -> None:
-        """Make a pod that is not to be scheduled yet."""
-        await self.api.create({**pod, "spec": {**pod["spec"], "schedulingGates": [{"name": _GATE}]}})
+    @property
+    def latest(self) -> Case:
+        """What was planned last."""
+        return self.again[-1] if self.again else self.case
+
+    async def hold(self, wave: Iterable[Key]) -> None:
+        """Make pods that are not to be scheduled yet.
+
+        The scheduler takes pods of one priority in the order in which it first hears of them: by age, as the problem
+        has it.
+        """
+        for key in sorted(wave, key=self.turns.__getitem__):
+            pod = self.pods[key]
+            await self.api.create({**pod, "spec": {**pod["spec"], "schedulingGates": [{"name": _GATE}]}})
 
     async def nominate(self, bound: Mapping[Key, str]) -> None:
         """Tell pods their node whose turn it is, and take back what no longer holds."""
-        due = nominations(self.again or self.case, self.how, bound)
+        due = nominations(self.latest, self.how, bound)
         changed: dict[Key, str | None] = {
             key: node for key, node in due.items() if self.nominated.get(key) != node
         }
@@ -217,15 +232,10 @@ class _Run:
         )
 
     async def let_go(self, wave: Iterable[Key]) -> None:
-        """Hand pods over to the scheduler, all at one moment: a pod behind a gate keeps no room free.
-
-        It takes pods of one priority in the order in which it hears of them: that of the problem.
-        """
-        chosen = set(wave)
+        """Hand pods over to the scheduler, all at one moment and the oldest first."""
         with self.api.scheduler_paused():
-            for key, pod in self.pods.items():
-                if key in chosen:
-                    await self.api.patch(pod, {"spec": {"schedulingGates": None}})
+            for key in sorted(wave, key=self.turns.__getitem__):
+                await self.api.patch(self.pods[key], {"spec": {"schedulingGates": None}})
 
     async def watch(self, wave: frozenset[Key]) -> None:
         """Wait until all planned pods of a wave are bound and the rest refused, or nothing moves any more."""
@@ -238,7 +248,7 @@ class _Run:
             bound = {key: _node_of(seen[key]) for key in self.pods if _node_of(seen[key])}
             await self.nominate(bound)
             state = {key: _refusal(seen[key]) for key in wave - bound.keys()}
-            stranded = state.keys() & (self.again or self.case).planned.keys()
+            stranded = state.keys() & self.latest.planned.keys()
             calm_s = time.monotonic() - moved
             if state != last:
                 last, moved = state, time.monotonic()
@@ -250,26 +260,33 @@ class _Run:
             await asyncio.sleep(_POLL_S)
 
     async def plan_again(self) -> None:
-        """Plan pods once more that lost their place; those who were never told one go where they like."""
+        """Plan pods again that lost their place, as the controller does, while that helps."""
+        while self.how is Nominating.IN_TURN and len(self.again) < _ROUNDS:
+            bound = await self.bound()
+            left = self.case.planned.keys() - bound.keys()
+            if not left or (self.again and left <= self.latest.rejected):
+                return
+            made = [each for case in (self.case, *self.again) for each in case.settings]
+            again = translate_again(self.case, self.latest.plan, bound)
+            self.again.append(replace(again, settings=tuple(x for x in again.settings if x not in made)))
+            self.zones |= {
+                each["metadata"]["name"]: each["metadata"]["labels"][ZONE] for each in self.latest.nodes
+            }
+            await _make_cluster(self.api, self.latest)
+            await self.nominate(bound)
+            await self.ask_again(left)
+            await self.watch(frozenset(left))
+
+    async def bound(self) -> dict[Key, str]:
+        """Give the node of each pod that is bound by now."""
         seen = {key_of(pod): pod for pod in await self.api.items(_PODS)}
-        bound = {key: _node_of(seen[key]) for key in self.pods if _node_of(seen[key])}
-        left = self.case.planned.keys() - bound.keys()
-        if not left or self.again is not None or self.how is Nominating.NEVER:
-            return
-        self.again = translate_again(self.case, bound)
-        self.zones |= {
-            each["metadata"]["name"]: each["metadata"]["labels"][ZONE] for each in self.again.nodes
-        }
-        await _make_cluster(self.api, self.again)
-        await self.nominate(bound)
-        await self.ask_again(left)
-        await self.watch(frozenset(left))
+        return {key: _node_of(seen[key]) for key in self.pods if _node_of(seen[key])}
 
     async def ask_again(self, stranded: AbstractSet[Key]) -> None:
         """Make pods anew: the scheduler would come back to them only after some minutes."""
         self.asked_again |= stranded
         await together(self.api.delete(self.pods[key]) for key in stranded)
-        await together(self.hold(self.pods[key]) for key in stranded)
+        await self.hold(stranded)
         await together(
             self.api.patch(self.pods[key], {"status": {"nominatedNodeName": node}}, part="status")
             for key, node in self.nominated.items()
@@ -307,7 +324,7 @@ def _new_volume(claim: Wire, zone: str) -> Wire:
     }
 
 
-async def _clean_up(api: Api, case: Case, again: Case | None) -> None:
+async def _clean_up(api: Api, case: Case, again: Iterable[Case]) -> None:
     kept = [pod for pod in case.bound if pod["metadata"]["finalizers"]]
     await together(_free(api, pod) for pod in kept)
     at_once = {"gracePeriodSeconds": 0}
@@ -324,7 +341,7 @@ async def _clean_up(api: Api, case: Case, again: Case | None) -> None:
     )
     if case.claims:
         await api.request("DELETE", "/api/v1/persistentvolumes", at_once)
-    await together(api.delete(each) for each in (*case.settings, *(again.settings if again else ())))
+    await together(api.delete(each) for made in (case, *again) for each in made.settings)
     deadline = time.monotonic() + _LONGEST_S
     while await api.items(_PODS) or await api.items(_NODES):
         assert time.monotonic() < deadline, f"case {case.name}: pods or nodes do not go away"

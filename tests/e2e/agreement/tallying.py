@@ -47,13 +47,13 @@ class Tally:
 
     @property
     def planned_again(self) -> int:
-        """How many pods were planned twice."""
-        return sum(len(each.again.pending) for each in self.outcomes if each.again is not None)
+        """How many pods were planned again, each counted once a round."""
+        return sum(len(again.pending) for each in self.outcomes for again in each.again)
 
     @property
     def nodes_added(self) -> int:
-        """How many nodes the second plans bought."""
-        return sum(len(each.again.nodes) for each in self.outcomes if each.again is not None)
+        """How many nodes the later plans bought."""
+        return sum(len(again.nodes) for each in self.outcomes for again in each.again)
 
     @property
     def surprising(self) -> list[str]:

@@ -22,13 +22,15 @@ from typing import Any, Final
 from karpenter.api.base import to_wire
 from karpenter.api.core import Pod, Taint
 from karpenter.api.labels import HOSTNAME
+from karpenter.controllers.provisioning.levels import Site, crowds_of
 from karpenter.model.resources import Resources
+from karpenter.model.snapshot import Snapshot
 from karpenter.scheduling import Plan, solve
 from tests.checker.world import Place, carried_out, new_place, world_of
 from tests.e2e.agreement.client import Wire
 from tests.strategies import Problem, daemon_on, to_problem
 
-__all__ = ["ASIDE", "Case", "Key", "key_of", "translate", "translate_again"]
+__all__ = ["ASIDE", "Case", "Key", "key_of", "sites", "translate", "translate_again"]
 
 Key = tuple[str, str]
 
@@ -87,17 +89,24 @@ def translate(name: str, problem: Problem, plan: Plan) -> Case:
     return _Translation(name, problem).case(plan)
 
 
-def translate_again(case: Case, bound: Mapping[Key, str]) -> Case:
-    """Plan the planned pods that are not bound once more, for the cluster as it is by now, and write what that adds.
+def translate_again(case: Case, plan: Plan, bound: Mapping[Key, str]) -> Case:
+    """Plan the planned pods that are not bound again, for the cluster as it is by now, and write what that adds.
 
     Args:
         case: The case that was carried out.
+        plan: Its plan, or that of the last round.
         bound: The node of each pod that is bound.
 
     Returns:
-        A case of the nodes that are new and of the pods that were planned again.
+        A case of the nodes that are new and of the pods that were planned again. Its plan has the nodes of all rounds.
     """
-    return _Translation(case.name, case.problem).case_again(case, bound)
+    return _Translation(case.name, case.problem).case_again(case, plan, bound)
+
+
+def sites(case: Case, bound: Mapping[Key, str]) -> list[Site]:
+    """Give every node of a case, by the problem's name for it, with the pods that are bound to it by now."""
+    snapshot = _Translation(case.name, case.problem).as_bound(case.plan, case.pods, bound)
+    return [Site(node.name, node.labels, node.taints, crowds_of(node.pods)) for node in snapshot.nodes]
 
 
 class _Translation:
@@ -134,14 +143,11 @@ class _Translation:
             settings=(*map(self._storage_class, self._objects("StorageClass")), *self.settings.values()),
         )
 
-    def case_again(self, before: Case, bound: Mapping[Key, str]) -> Case:
-        pods_on: dict[str, list[Pod]] = {}
-        for key, node in bound.items():
-            pods_on.setdefault(node.removeprefix(self._named("")), []).append(before.pods[key])
-        snapshot = carried_out(self.problem.snapshot(), _as_bound(before.plan, pods_on))
+    def case_again(self, before: Case, last: Plan, bound: Mapping[Key, str]) -> Case:
+        snapshot = self.as_bound(last, before.pods, bound)
         waiting = {key: before.pods[key] for key in before.planned if key not in bound}
         plan = solve(snapshot, waiting.values())
-        first = len(before.plan.new_nodes)
+        first = len(last.new_nodes)
         places = [
             new_place(snapshot, first + number, each, each) for number, each in enumerate(plan.new_nodes)
         ]
@@ -160,9 +166,15 @@ class _Translation:
             csi_nodes=tuple(self._csi_node(place) for place in new if place.volume_limits),
             planned=planned,
             rejected=frozenset(waiting.keys() - planned.keys()),
-            plan=plan,
-            settings=tuple(each for each in self.settings.values() if each not in before.settings),
+            plan=replace(plan, new_nodes=(*last.new_nodes, *plan.new_nodes)),
+            settings=tuple(self.settings.values()),
         )
+
+    def as_bound(self, plan: Plan, pods: Mapping[Key, Pod], bound: Mapping[Key, str]) -> Snapshot:
+        pods_on: dict[str, list[Pod]] = {}
+        for key, node in bound.items():
+            pods_on.setdefault(node.removeprefix(self._named("")), []).append(pods[key])
+        return carried_out(self.problem.snapshot(), _as_bound(plan, pods_on))
 
     def _named(self, name: str) -> str:
         return f"{self.name}-{name}"

@@ -8,6 +8,8 @@
 ``orders``        the manifest of a planned node's NodeClaim
 ``sharing``       lets planned nodes ask for the same, so that they share launches
 ``nominating``    tells the scheduler where planned pods go
+``placing``       binds planned pods to nodes that boot, where that is asked for
+``placeable``     which of them may be
 ``following``     whether it does as planned
 ``foreseeing``    which plan is cheapest if it does not
 ================  ==========================================================================================

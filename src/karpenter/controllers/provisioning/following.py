@@ -40,11 +40,11 @@ class Follower:
         """Tells whether a pod was planned before and is not bound yet."""
         return pod.metadata.uid in self._planned
 
-    def bound(self, pod: Pod) -> None:
-        """Counts a pod that has been bound, if it was planned."""
+    def bound(self, pod: Pod) -> str:
+        """Counts a pod that has been bound, if it was planned; gives the member it should have gone to, if another."""
         wanted = self._planned.pop(pod.metadata.uid, None)
         if wanted is None:
-            return
+            return ""
         member = self._cluster.member(pod.spec.node_name)
         claim = member.claim if member is not None else None
         is_followed = wanted in {pod.spec.node_name, claim.metadata.name if claim is not None else ""}
@@ -58,6 +58,7 @@ class Follower:
                 nominated=pod.status.nominated_node_name,
             )
         self._metrics.placements.labels("planned" if is_followed else "elsewhere").inc()
+        return "" if is_followed else wanted
 
     def gone(self, pod: Pod) -> None:
         """Forgets a pod that went before it was bound."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from karpenter.api.core import Pod
+from karpenter.controllers.provisioning.waiting import turn
 from karpenter.model.catalogue import lowest_bit
 from karpenter.model.resources import CPU, MEMORY, Resources, pod_requests
 from karpenter.model.snapshot import Snapshot
@@ -66,7 +67,7 @@ def left_over(plan: Plan) -> tuple[Pod, ...]:
             else:
                 free.append((pod, room.node.pool))
     over = []
-    for pod, pool in sorted(free, key=lambda each: _turn(each[0])):
+    for pod, pool in sorted(free, key=lambda each: turn(each[0])):
         wanted = pod_requests(pod)
         fitting = [each for each in rooms if each.node.pool == pool and wanted.fits(each.left)]
         if fitting:
@@ -106,12 +107,6 @@ class _Room:
 def _is_bound_to_rules(pod: Pod) -> bool:
     spec = pod.spec
     return bool(spec.affinity or spec.topology_spread_constraints or spec.node_selector)
-
-
-def _turn(pod: Pod) -> tuple[int, float, str, str]:
-    created = pod.metadata.creation_timestamp
-    age = created.timestamp() if created is not None else 0.0
-    return -(pod.spec.priority or 0), age, pod.metadata.namespace, pod.metadata.name
 
 
 def _served(plan: Plan) -> int:

@@ -24,7 +24,9 @@ from karpenter.controllers.provisioning.foreseeing import foreseen
 from karpenter.controllers.provisioning.market import Market
 from karpenter.controllers.provisioning.nominating import Nominator
 from karpenter.controllers.provisioning.orders import Orders
+from karpenter.controllers.provisioning.placing import Placer
 from karpenter.controllers.provisioning.sharing import alike
+from karpenter.controllers.provisioning.trading import heir
 from karpenter.controllers.provisioning.waiting import (
     is_unjudged,
     is_unplaced,
@@ -72,6 +74,7 @@ class ProvisionerSettings:
     options: SolveOptions = field(default_factory=SolveOptions)
     ignore_devices: bool = True
     nominate: bool = True
+    place_early: bool = False
 
     @property
     def promise_s(self) -> float:
@@ -122,7 +125,20 @@ class Provisioner:
         self._log = get_log("provisioner")
         self._last_found: frozenset[str] = frozenset()
         self.orders = Orders(client, cluster, metrics, controller="provisioner")
-        self.nominator = Nominator(client, cluster, is_on=settings.nominate)
+        self.nominator = Nominator(client, cluster, is_on=settings.nominate, spares=self._is_kept)
+        self.placer = (
+            Placer(
+                client=client,
+                cluster=cluster,
+                recorder=recorder,
+                decisions=decisions,
+                metrics=metrics,
+                clock=clock,
+                is_ours=self.nominator.is_ours,
+            )
+            if settings.place_early
+            else None
+        )
         self.follower = Follower(cluster, metrics)
         self._events = Allowance(clock, rate_per_s=_EVENTS_PER_S, burst=_EVENTS_AT_ONCE)
         self._window: BatchWindow[str] = BatchWindow(
@@ -144,6 +160,8 @@ class Provisioner:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._look_again())
             group.create_task(self._keep_nominated())
+            if self.placer is not None:
+                group.create_task(self.placer.run())
             while True:
                 await self._window.wait()
                 await self.provision()
@@ -281,6 +299,8 @@ class Provisioner:
         pods = [pod for pod in planned if not stands_for_buffer(pod)]
         self._cluster.nominations.promise((pod.metadata.uid for pod in pods), key, lasts_s)
         self.follower.planned(pods, key)
+        if self.placer is not None:
+            self.placer.look(key)
         for pod in pods:
             # An event a pod is as many writes as there are pods, just when the server has most to do.
             if self._events.take():
@@ -339,7 +359,7 @@ class Provisioner:
             and change.old is not None
             and not change.old.spec.node_name
         ):
-            self.follower.bound(pod)
+            self._trade(pod, self.follower.bound(pod))
             self._news.trigger(pod.spec.node_name)
         elif pod is None:
             self.follower.gone(change.object)
@@ -353,6 +373,18 @@ class Provisioner:
         # A pod that was told why, and has not changed, waits for the next look.
         if change.old is None or not is_unplaced(change.old):
             self._window.trigger(pod.metadata.uid)
+
+    def _trade(self, pod: Pod, wanted: str) -> None:
+        """Promises the place that a pod has left free by going elsewhere to an equal pod whose place it took."""
+        taken, free = self._cluster.member(pod.spec.node_name), self._cluster.member(wanted)
+        if taken is None or free is None or self._cluster.is_leaving(free):
+            return
+        other = heir(pod, self._cluster.promised_to(taken))
+        if other is not None:
+            lasts_s = self._settings.promise_s if free.is_initialized else self._order_lasts_s
+            self._cluster.nominations.promise((other.metadata.uid,), wanted, lasts_s)
+            self.follower.planned((other,), wanted)
+            self._news.trigger(free.name)
 
     def _node_changed(self, change: Change[Node]) -> None:
         name = change.object.metadata.name
@@ -372,6 +404,11 @@ class Provisioner:
         elif not member.is_initialized:
             # Its name is known now, and its pods must be told before it is ready for them.
             self._news.trigger(member.name)
+        if self.placer is not None:
+            self.placer.look(_key(member))
+
+    def _is_kept(self, pod: Pod) -> bool:
+        return self.placer is not None and self.placer.keeps(pod)
 
 
 def _key(member: Member) -> str:

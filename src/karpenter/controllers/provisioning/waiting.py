@@ -14,7 +14,7 @@ from karpenter.api.core import NodeSelectorTerm, Pod
 from karpenter.api.labels import NODEPOOL
 from karpenter.model.pods import is_daemon, is_mirror, is_terminal, is_terminating
 
-__all__ = ["is_unjudged", "is_unplaced", "wants_devices", "wants_none_of_ours"]
+__all__ = ["is_unjudged", "is_unplaced", "turn", "wants_devices", "wants_none_of_ours"]
 
 _UNSCHEDULABLE: Final = "Unschedulable"
 
@@ -41,6 +41,13 @@ def is_unjudged(pod: Pod) -> bool:
         and not is_terminal(pod)
         and not is_terminating(pod)
     )
+
+
+def turn(pod: Pod) -> tuple[int, float, str, str]:
+    """Gives when the scheduler takes a pod, to sort by: higher priorities first, then the older ones."""
+    created = pod.metadata.creation_timestamp
+    age = created.timestamp() if created is not None else 0.0
+    return -(pod.spec.priority or 0), age, pod.metadata.namespace, pod.metadata.name
 
 
 def wants_devices(pod: Pod) -> bool:
