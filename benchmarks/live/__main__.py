@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.live import gopeer, holding, offloop, placement, reaction, storm
+from benchmarks.live import consolidating, early, gopeer, holding, offloop, placement, reaction, storm
 from benchmarks.live.gopeer import GoPeer, build_go_peer
 from benchmarks.live.report import Outcome, write_results
 from benchmarks.live.stage import Stage
@@ -29,6 +29,8 @@ from benchmarks.peers.toolchain import PeerUnavailableError
 from karpenter.errors import KarpenterError
 
 RESULTS: Final = Path(__file__).parents[1] / "results"
+# Takes an hour and more, so only if it is named.
+_TIDYING: Final = "consolidation"
 
 Row = Callable[[Stage, argparse.Namespace], Awaitable[Outcome]]
 
@@ -49,7 +51,9 @@ ROWS: Final[Mapping[str, tuple[Row | None, str]]] = {
     "placement": (placement.run, "planned and realised price, with and without nominations"),
     "storm": (storm.run, "2,000 pending pods at once, and the API calls they cost"),
     "offloop": (None, "where to solve: what it does to the event loop (no control plane)"),
+    "early": (early.run, "how long pods are pending, with early placement and without"),
     "holding": (holding.run, "5,000 pods on 500 nodes: memory, idle load, lag while solving"),
+    _TIDYING: (None, "clusters to tidy up: price, evictions and time until quiet, beside Go (an hour)"),
 }
 
 
@@ -58,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
     options = _parse(arguments)
     failed = False
     documents: dict[str, Any] = {}
-    for row in options.rows or list(ROWS):
+    for row in options.rows or [each for each in ROWS if each != _TIDYING]:
         try:
             outcome = asyncio.run(_measure(row, options))
         except KarpenterError as error:
@@ -78,14 +82,17 @@ def main(arguments: Sequence[str]) -> int:
 
 async def _measure(row: str, options: argparse.Namespace) -> Outcome:
     measure = ROWS[row][0]
-    if measure is None:
+    if measure is None and row != _TIDYING:
         return await offloop.run()
     kept = options.directory / row if options.directory else None
     directory = kept or Path(tempfile.mkdtemp(prefix=f"karpenter-live-{row}-"))
     started = time.monotonic()
     try:
-        async with Stage(directory, _say) as stage:
-            outcome = await measure(stage, options)
+        if measure is None:
+            outcome = await _consolidation(directory, options)
+        else:
+            async with Stage(directory, _say) as stage:
+                outcome = await measure(stage, options)
         _say(f"{row}: {time.monotonic() - started:.0f} s in all")
     except BaseException:
         _say(f"{row}: logs are in {directory}")
@@ -93,6 +100,13 @@ async def _measure(row: str, options: argparse.Namespace) -> Outcome:
     if kept is None:
         shutil.rmtree(directory, ignore_errors=True)
     return outcome
+
+
+async def _consolidation(directory: Path, options: argparse.Namespace) -> Outcome:
+    needs_go = any(side.startswith("go") for side in options.sides)
+    peer, note = _go() if needs_go else (None, "the Go side was left out")
+    outcome = await consolidating.run(options, directory, _say, peer)
+    return Outcome(outcome.tables, outcome.data, [note] if note else [])
 
 
 def _go() -> tuple[GoPeer | None, str]:
@@ -144,6 +158,14 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--storm", type=_positive, default=storm.COUNT, metavar="PODS", help="storm: how many (default: 2000)"
     )
+    parser.add_argument(
+        "--early-pods",
+        type=_positive,
+        default=early.COUNT,
+        metavar="PODS",
+        help="early: how many (default: 100)",
+    )
+    _add_consolidation(parser)
     parser.add_argument("--directory", type=Path, metavar="DIR", help="keep all logs there")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help="where the JSON goes")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
@@ -152,6 +174,49 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     if unknown:
         parser.error(f"there is no row {unknown[0]!r}, only {', '.join(ROWS)}")
     return options
+
+
+def _add_consolidation(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("consolidation")
+    group.add_argument("--nodes", type=_counts, default=consolidating.NODES, metavar="N,...")
+    group.add_argument(
+        "--states", type=_names(consolidating.STATES), default=consolidating.STATES, metavar="STATE,..."
+    )
+    group.add_argument(
+        "--sides",
+        type=_names(consolidating.ALL_SIDES),
+        default=consolidating.SIDES,
+        metavar="SIDE,...",
+        help=f"of {', '.join(consolidating.ALL_SIDES)}",
+    )
+    group.add_argument("--seed", type=_positive, default=1)
+    group.add_argument("--limit-minutes", type=_positive, default=60, help="of each side (default: 60)")
+    group.add_argument("--quiet-seconds", type=_positive, default=120, help="without a change (default: 120)")
+    group.add_argument("--boot-seconds", type=_positive, default=20, help="of a new node (default: 20)")
+    group.add_argument(
+        "--ours",
+        type=_settings,
+        default={},
+        metavar="VARIABLE=VALUE,...",
+        help="settings of our controller, by their environment variables",
+    )
+    group.add_argument("--consolidate-after", default="0s", metavar="DURATION", help="default: 0s")
+    group.add_argument("--budget", default="10%", metavar="NODES", help="a number or a share (default: 10%%)")
+
+
+def _settings(text: str) -> dict[str, str]:
+    pairs = [each.partition("=") for each in text.split(",")]
+    return {name: value for name, _, value in pairs}
+
+
+def _names(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
+    def read(text: str) -> tuple[str, ...]:
+        unknown = [each for each in text.split(",") if each not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"there is no {unknown[0]!r}, only {', '.join(known)}")
+        return tuple(text.split(","))
+
+    return read
 
 
 def _counts(text: str) -> tuple[int, ...]:

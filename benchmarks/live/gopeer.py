@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from benchmarks.peers.toolchain import PeerUnavailableError, Say, build_peer, karpenter_version
 
-__all__ = ["GO_SOURCES", "GoPeer", "build_go_peer", "node_class", "version"]
+__all__ = ["GO_SOURCES", "GoPeer", "build_go_peer", "go_environment", "node_class", "version"]
 
 GO_SOURCES: Final = Path(__file__).parent / "go"
 _PACKAGE: Final = "sigs.k8s.io/karpenter/kwok"
@@ -48,6 +48,20 @@ def build_go_peer(environ: Mapping[str, str], say: Say) -> GoPeer:
     if not crds.is_dir():
         _copy_crds(environ, crds)
     return GoPeer(program, crds)
+
+
+def go_environment(
+    environ: Mapping[str, str], kubeconfig: Path, *, metrics_port: int, health_port: int
+) -> dict[str, str]:
+    """Gives the environment in which the program leads a control plane, with its own defaults."""
+    return {
+        **environ,
+        "KUBECONFIG": str(kubeconfig),
+        "LEADER_ELECTION_NAMESPACE": "kube-system",
+        "SYSTEM_NAMESPACE": "kube-system",
+        "METRICS_PORT": str(metrics_port),
+        "HEALTH_PROBE_PORT": str(health_port),
+    }
 
 
 def node_class(name: str = "default") -> dict[str, Any]:

@@ -22,7 +22,7 @@ import msgspec
 from tests.e2e.controlplane import ChildProcess, ControlPlane, ProcessGroup
 from tests.e2e.controlplane.startup import free_port
 
-from benchmarks.live.gopeer import GoPeer
+from benchmarks.live.gopeer import GoPeer, go_environment
 from benchmarks.live.moments import Request, read_audit
 from karpenter.errors import KarpenterError
 from karpenter.kube import Client, KubeError, NotFoundError, load_config
@@ -135,17 +135,33 @@ class Stage:
         await self._leading(program, "leading")
         return program
 
-    async def start_go(self, peer: GoPeer) -> ChildProcess:
-        """Starts the Go Karpenter with its own defaults, and waits until it leads."""
-        await self.apply_crds(peer.crds)
+    async def start_paper(self, catalogue: Path, **settings: str) -> ChildProcess:
+        """Starts our controller on a cloud of a file (see ``papercloud``), and waits until it leads."""
+        await self.apply_crds(_OUR_CRDS)
+        port = free_port()
+        self.metrics_url = f"http://127.0.0.1:{port}/metrics"
         environ = {
             **os.environ,
             "KUBECONFIG": str(self.plane.kubeconfig),
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+            "CLUSTER_NAME": CLUSTER,
+            "METRICS_PORT": str(port),
+            "HEALTH_PROBE_PORT": "0",
             "LEADER_ELECTION_NAMESPACE": "kube-system",
-            "SYSTEM_NAMESPACE": "kube-system",
-            "METRICS_PORT": str(free_port()),
-            "HEALTH_PROBE_PORT": str(free_port()),
+            **settings,
         }
+        argv: list[str | Path] = [sys.executable, "-m", "benchmarks.live.papercloud", catalogue]
+        program = self._start("controller", argv, environ)
+        await self._leading(program, "leading")
+        return program
+
+    async def start_go(self, peer: GoPeer, **settings: str) -> ChildProcess:
+        """Starts the Go Karpenter, with its own defaults but for what is named, and waits until it leads."""
+        await self.apply_crds(peer.crds)
+        own = go_environment(
+            os.environ, self.plane.kubeconfig, metrics_port=free_port(), health_port=free_port()
+        )
+        environ = {**own, **settings}
         program = self._start("go-karpenter", [peer.program], environ)
         await self._leading(program, "Starting workers")
         return program

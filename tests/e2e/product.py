@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -47,6 +47,7 @@ class Product:
         directory: where logs go.
         region: what the EC2 model models.
         cluster_version: of the cluster that it models.
+        kubelets: more flags of the kubelets.
         settings: more flags of the controller.
     """
 
@@ -57,12 +58,14 @@ class Product:
         *,
         region: str = "us-west-2",
         cluster_version: str = "1.34",
+        kubelets: Sequence[str] = (),
         **settings: str,
     ) -> None:
         self.plane = plane
         self._directory = directory
         self._region = region
         self._cluster_version = cluster_version
+        self._kubelets = kubelets
         self._settings = settings
         self._programs: dict[str, subprocess.Popen[str]] = {}
         self.endpoint = ""
@@ -78,8 +81,8 @@ class Product:
             self.endpoint = model.stdout.readline().strip().partition("=")[2]
             # The controller has the rights that an installation gives it, and no others.
             confine(self.endpoint, _CLUSTER, region=self._region)
-            kubeconfig = str(self.plane.kubeconfig)
-            self.start("kubelets", "sandbox", "kubelets", "--kubeconfig", kubeconfig, "--ec2", self.endpoint)
+            places = ("--kubeconfig", str(self.plane.kubeconfig), "--ec2", self.endpoint)
+            self.start("kubelets", "sandbox", "kubelets", *places, *self._kubelets)
             self.start_controller()
         except BaseException:
             self.stop()

@@ -2,7 +2,7 @@
 """The chart's roles as objects, and what the API server's audit log says about their use.
 
 Helm is not needed: the RBAC templates hold nothing but names, labels and blocks that are empty by default, which are
-filled in here by hand.
+filled in here by hand. Roles of features that are off by default are given only where they are asked for.
 """
 
 from __future__ import annotations
@@ -16,7 +16,22 @@ from typing import Any
 
 import yaml
 
-__all__ = ["NAME", "NAMESPACE", "USER", "Call", "Right", "calls", "granted", "render", "used"]
+from tests.e2e.controlplane import ControlPlane
+
+__all__ = [
+    "GATED",
+    "NAME",
+    "NAMESPACE",
+    "USER",
+    "Call",
+    "Right",
+    "calls",
+    "granted",
+    "install",
+    "kubeconfig",
+    "render",
+    "used",
+]
 
 NAME = "karpenter"
 NAMESPACE = "karpenter"
@@ -24,6 +39,8 @@ USER = f"system:serviceaccount:{NAMESPACE}:{NAME}"
 
 _TEMPLATES = Path(__file__).parents[2] / "charts" / "karpenter" / "templates"
 _FILES = ("serviceaccount.yaml", "clusterrole.yaml", "role.yaml", "aggregate-clusterrole.yaml")
+# The roles that features bring with them, by what the chart adds to their names.
+GATED = ("buffers", "overlays", "placement")
 _WORDS = {
     '{{ include "karpenter.fullname" . }}': NAME,
     '{{ include "karpenter.serviceAccountName" . }}': NAME,
@@ -54,10 +71,14 @@ class Call:
     uri: str
 
 
-def render() -> list[dict[str, Any]]:
-    """The objects of the RBAC templates, for a release karpenter in namespace karpenter with default values."""
+def render(*gated: str) -> list[dict[str, Any]]:
+    """The objects of the RBAC templates, for a release karpenter in namespace karpenter with default values.
+
+    Args:
+        gated: features that are switched on.
+    """
     found: list[dict[str, Any]] = []
-    for file in _FILES:
+    for file in (*_FILES, *(f"clusterrole-{each}.yaml" for each in gated)):
         text = _CONDITION.sub("", _EMPTY_BLOCK.sub("", (_TEMPLATES / file).read_text(encoding="utf-8")))
         for word, value in _WORDS.items():
             text = text.replace(word, value)
@@ -66,12 +87,37 @@ def render() -> list[dict[str, Any]]:
     return found
 
 
-def granted() -> frozenset[Right]:
-    """What the controller's own roles grant."""
-    bound = {f"{NAME}", f"{NAME}-dns"}
+def install(plane: ControlPlane, *gated: str) -> None:
+    """Make the namespace and the roles in a control plane."""
+    plane.kubectl("create", "namespace", NAMESPACE)
+    whole = {"apiVersion": "v1", "kind": "List", "items": render(*gated)}
+    plane.kubectl("apply", "-f", "-", input=json.dumps(whole))
+
+
+def kubeconfig(plane: ControlPlane, directory: Path) -> Path:
+    """Make a kubeconfig for the controller's ServiceAccount."""
+    token = plane.kubectl("create", "token", NAME, "-n", NAMESPACE, "--duration=2h").stdout.strip()
+    whole = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": NAMESPACE}}],
+        "clusters": [
+            {"name": "c", "cluster": {"server": plane.url, "certificate-authority": str(plane.ca_file)}}
+        ],
+        "users": [{"name": "u", "user": {"token": token}}],
+    }
+    path = directory / "controller.kubeconfig"
+    path.write_text(json.dumps(whole), encoding="utf-8")
+    return path
+
+
+def granted(*gated: str) -> frozenset[Right]:
+    """What the controller's own roles grant: those that it always has, or those of some features alone."""
+    bound = {f"{NAME}-{each}" for each in gated} or {NAME, f"{NAME}-dns"}
     return frozenset(
         Right(str(each["metadata"].get("namespace", "")), group, resource, verb)
-        for each in render()
+        for each in render(*gated)
         if each["kind"] in {"ClusterRole", "Role"} and each["metadata"]["name"] in bound
         for rule in each["rules"]
         for group in rule["apiGroups"]

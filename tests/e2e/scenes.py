@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -89,9 +89,11 @@ spec:
 
 
 @contextmanager
-def working(plane: ControlPlane, directory: Path, **settings: str) -> Iterator[Product]:
+def working(
+    plane: ControlPlane, directory: Path, *, kubelets: Sequence[str] = (), **settings: str
+) -> Iterator[Product]:
     """The product at work on a control plane, with the pool above, ready."""
-    with Product(plane, directory, **settings) as product:
+    with Product(plane, directory, kubelets=kubelets, **settings) as product:
         product.apply(POOL + "---" + NODE_CLASS)
         wait_for(lambda: product.ready("nodepool", "default"), "the pool is ready")
         yield product

@@ -37,6 +37,21 @@ def _environ(deployment: dict[str, Any]) -> dict[str, str]:
     return {each["name"]: each.get("value", "") for each in container["env"]}
 
 
+@pytest.mark.parametrize(
+    ("value", "role"),
+    [
+        ("settings.featureGates.capacityBuffer", "karpenter-buffers"),
+        ("settings.featureGates.nodeOverlay", "karpenter-overlays"),
+        ("settings.earlyPlacement", "karpenter-placement"),
+    ],
+)
+def test_the_rights_of_a_feature_are_granted_only_while_it_is_on(helm: Helm, value: str, role: str) -> None:
+    off = _objects(helm("template", "karpenter", CHARTS / "karpenter", *_NAME))
+    on = _objects(helm("template", "karpenter", CHARTS / "karpenter", *_NAME, "--set", f"{value}=true"))
+
+    assert on.keys() - off.keys() == {("ClusterRole", role), ("ClusterRoleBinding", role)}
+
+
 @pytest.mark.parametrize(("chart", "more"), [("karpenter", _NAME), ("karpenter-crd", ())])
 def test_helm_lints_the_chart_strictly(helm: Helm, chart: str, more: tuple[str, ...]) -> None:
     said = helm("lint", "--strict", CHARTS / chart, *more)

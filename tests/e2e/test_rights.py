@@ -4,15 +4,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.e2e.controlplane import ControlPlane
 from tests.e2e.product import Product, wait_for
-from tests.e2e.rights import NAME, NAMESPACE, calls, granted, render, used
+from tests.e2e.rights import NAMESPACE, calls, granted, install, kubeconfig, used
 from tests.e2e.scenes import NODE_CLASS, POOL, deployment, events, running, tell_model
 
 BRIEF = """
@@ -72,10 +70,7 @@ spec:
 def plane() -> Iterator[ControlPlane]:
     """A control plane with an audit log, and the chart's roles in it."""
     with ControlPlane(audit=True) as plane:
-        plane.kubectl("create", "namespace", NAMESPACE)
-        plane.kubectl(
-            "apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": render()})
-        )
+        install(plane)
         yield plane
 
 
@@ -84,29 +79,12 @@ def product(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> It
     """The product, its controller signed in as the chart's ServiceAccount."""
     directory = tmp_path_factory.mktemp("rights")
     settings = {
-        "kubeconfig": str(_kubeconfig(plane, directory)),
+        "kubeconfig": str(kubeconfig(plane, directory)),
         "leader-election-namespace": NAMESPACE,
         "batch-idle-duration": "500ms",
     }
     with Product(plane, directory, **settings) as product:
         yield product
-
-
-def _kubeconfig(plane: ControlPlane, directory: Path) -> Path:
-    token = plane.kubectl("create", "token", NAME, "-n", NAMESPACE, "--duration=2h").stdout.strip()
-    whole = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": NAMESPACE}}],
-        "clusters": [
-            {"name": "c", "cluster": {"server": plane.url, "certificate-authority": str(plane.ca_file)}}
-        ],
-        "users": [{"name": "u", "user": {"token": token}}],
-    }
-    path = directory / "controller.kubeconfig"
-    path.write_text(json.dumps(whole), encoding="utf-8")
-    return path
 
 
 @pytest.mark.timeout(600)

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every command of ours in the documents is one that the program takes, and every manifest can be read."""
+"""Every command of ours in the documents is one that the program takes, and every file and manifest can be read.
+
+That the commands work is for ``tests/e2e/test_docs.py`` to see.
+"""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -13,60 +16,124 @@ import pytest
 
 from karpenter.api.manifests import read_manifests
 from karpenter.cli.main import karpenter
+from tests.documents import FILES, PAGES, ROOT, blocks, files_of, manifest_of, our_calls, page_name, spans
 
-_ROOT = Path(__file__).resolve().parents[2]
-_PAGES = sorted([_ROOT / "README.md", *(_ROOT / "docs").rglob("*.md")])
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_LINES = sorted(
+    {
+        (block.page, shlex.join(call))
+        for page in PAGES
+        for block in blocks(page)
+        for command in block.commands
+        for call in our_calls(command.line)
+    }
+)
+_NAMED = sorted(
+    {
+        (page_name(page), shlex.join(call))
+        for page in PAGES
+        for span in spans(page)
+        for call in our_calls(span)
+    }
+)
 
 
-def _commands() -> Iterator[tuple[str, str]]:
-    for page in _PAGES:
-        for language, text in _BLOCK.findall(page.read_text(encoding="utf-8")):
-            if language == "console":
-                for line in text.splitlines():
-                    if line.startswith("$ "):
-                        yield page.name, line[2:]
+def _parse(arguments: Sequence[str]) -> None:
+    """Read a command line as the program does, up to where the command would begin."""
+    context = karpenter.make_context("karpenter", list(arguments))
+    while isinstance(context.command, click.Group):
+        rest = [*context._protected_args, *context.args]
+        name, command, rest = context.command.resolve_command(context, rest)
+        assert command is not None
+        context = command.make_context(name, rest, parent=context)
 
 
-def _ours(line: str) -> Iterator[list[str]]:
-    """Give the calls of our program in a line of shell."""
-    bare = line.partition(" #")[0]
-    for part in re.split(r"\||&&|;|\$\(|\"\$\(", bare):
-        words = re.split(r"[<>&)]", part)[0].strip().strip('"')
-        if words.startswith("karpenter "):
-            yield shlex.split(words)[1:]
-
-
-_LINES = sorted({(page, " ".join(call)) for page, line in _commands() for call in _ours(line)})
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with the files that a reader has."""
+    for name in FILES:
+        if name.endswith("/"):
+            (tmp_path / name).mkdir()
+        else:
+            (tmp_path / name).write_text("", encoding="utf-8")
+    for name in ("examples", "charts"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "kubeconfig").write_text("", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    return tmp_path
 
 
 @pytest.mark.parametrize(("page", "line"), _LINES, ids=[f"{page}: {line}" for page, line in _LINES])
-def test_a_command_of_the_documents_is_one_that_the_program_takes(page: str, line: str) -> None:
+def test_a_command_of_the_documents_is_one_that_the_program_takes(page: str, line: str, desk: Path) -> None:
     assert page
-    arguments = shlex.split(line)
-    command: click.Command = karpenter
-    while isinstance(command, click.Group) and arguments:
-        found = command.get_command(click.Context(command), arguments[0])
-        assert found is not None, f"there is no command {arguments[0]!r}"
-        command, arguments = found, arguments[1:]
-    # Files that a reader would have need not be here; everything else about the line must be right.
-    options = [each for each in arguments if each.startswith("-") and each != "-"]
-    known = {name for each in command.params for name in (*each.opts, *each.secondary_opts)} | {
-        "--help",
-        "-h",
-    }
-    unknown = [each for each in options if each.partition("=")[0] not in known]
+    assert desk.is_dir()
 
-    assert not unknown, f"{command.name} has no {', '.join(unknown)}"
+    _parse(shlex.split(line))
+
+
+@pytest.mark.parametrize(("page", "line"), _NAMED, ids=[f"{page}: {line}" for page, line in _NAMED])
+def test_a_command_that_a_sentence_names_is_one_that_the_program_has(
+    page: str, line: str, desk: Path
+) -> None:
+    assert page
+    assert desk.is_dir()
+
+    try:
+        _parse(shlex.split(line))
+    except (
+        click.MissingParameter,
+        click.BadOptionUsage,
+        click.exceptions.NoArgsIsHelpError,
+        click.exceptions.Exit,
+    ):
+        # A sentence need not say everything.
+        return
+
+
+def test_a_command_that_is_wrong_would_be_found(desk: Path) -> None:
+    assert desk.is_dir()
+
+    for wrong in (
+        "slove problem.json",
+        "solve problem.json --cheap",
+        "sandbox upp",
+        "solve problem.json -o pdf",
+    ):
+        with pytest.raises(click.UsageError):
+            _parse(shlex.split(wrong))
 
 
 def test_there_are_commands_to_look_at() -> None:
     assert len(_LINES) > 20
+    assert len(_NAMED) > 10
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_every_file_that_a_command_reads_is_in_the_repository_or_made_before_or_a_readers_own(
+    page: Path,
+) -> None:
+    made: set[str] = set()
+    for block in blocks(page):
+        for command in block.commands:
+            read, written = files_of(command.line)
+            for name in sorted(read - made):
+                assert name in FILES or (ROOT / name).exists(), f"{command.line}: where is {name}?"
+                assert FILES.get(name) != "" or manifest_of(page), f"{page} does not show {name}"
+            made |= written
+
+
+def test_the_files_that_readers_have_are_named_somewhere_and_stand_for_files_that_there_are() -> None:
+    named = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+
+    for name, stands_for in FILES.items():
+        assert name in named
+        assert not stands_for or (ROOT / stands_for).exists()
 
 
 def test_whole_manifests_in_the_documents_can_be_read() -> None:
     read = 0
-    for page in _PAGES:
+    for page in PAGES:
         for language, text in _BLOCK.findall(page.read_text(encoding="utf-8")):
             if language == "yaml" and text.startswith("apiVersion:"):
                 read += len(read_manifests(text, page.name))

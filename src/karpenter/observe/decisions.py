@@ -29,6 +29,7 @@ class DecisionKind(StrEnum):
     LAUNCH = "launch"
     LAUNCH_FAILED = "launch-failed"
     REGISTER = "register"
+    PLACE = "place"
     INITIALIZE = "initialize"
     DELETE = "delete"
     REPLACE = "replace"

@@ -221,6 +221,11 @@ class Metrics:
         self.placements = self._counter(
             "plan_placements", "Planned pods by where they ended up.", ("outcome",)
         )
+        self.early_placements = self._counter(
+            "plan_early_placements",
+            "Pods that we bound to nodes that were not ready, by outcome.",
+            ("outcome",),
+        )
         self.reconcile_errors = self._counter(
             "reconcile_errors", "Work that failed and is tried again.", ("controller",)
         )

@@ -90,6 +90,11 @@ class Operator:
             health_port=settings.health_probe_port,
             host=settings.bind_address,
         )
+        if settings.early_placement and not settings.initialization_timeout:
+            self._log.warning(
+                "early placement without an initialization timeout: a node that never becomes ready keeps its pods",
+                hint="set --initialization-timeout, e.g. 10m: then such a node is replaced",
+            )
         async with probes, self._client(fenced=False) as lease_client, self._client(fenced=True) as client:
             self.ports = probes.ports
             self._clients = (lease_client, client)
@@ -204,6 +209,7 @@ class Operator:
                 ),
                 ignore_devices=settings.ignore_dra_requests,
                 nominate=settings.nominate_pods,
+                place_early=settings.early_placement,
             ),
             order_lasts_s=settings.registration_timeout,
         )
@@ -216,6 +222,7 @@ class Operator:
             settings=LifecycleSettings(
                 registration_timeout_s=settings.registration_timeout,
                 initialization_timeout_s=settings.initialization_timeout,
+                places_early=settings.early_placement,
             ),
         )
         nodes = NodeTermination(**told, cloud=provider, evictions=evictions)  # type: ignore[arg-type]

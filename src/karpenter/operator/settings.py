@@ -188,6 +188,9 @@ class Settings:
     nominate_pods: bool = _setting(
         True, "Tell the scheduler which node each planned pod is to go to.", DECIDING, _flag
     )
+    early_placement: bool = _setting(
+        False, "Bind planned pods as soon as their node exists, before it is ready.", DECIDING, _flag
+    )
     ignore_dra_requests: bool = _setting(True, "Leave pods with resource claims alone.", DECIDING, _flag)
     solve_deadline: float = _setting(
         60.0, "What is placed by then is the plan.", DECIDING, _seconds(0.1), example="1m"
@@ -203,11 +206,11 @@ class Settings:
         example="30m",
     )
     disruption_validation_delay: float = _setting(
-        15.0,
+        5.0,
         "How long a node that is to go stays tainted before it is looked at again.",
         REMOVING,
         _seconds(0),
-        example="15s",
+        example="5s",
     )
     disruption_replacement_timeout: float = _setting(
         600.0,
@@ -226,20 +229,20 @@ class Settings:
         400, "How many rearrangements of the cluster are tried.", REMOVING, _whole(0)
     )
     consolidation_eviction_price: float = _setting(
-        0.01, "What moving one ordinary pod is worth, in dollars.", REMOVING, _dollars
+        0.22, "What moving one ordinary pod is worth, in dollars.", REMOVING, _dollars
     )
     consolidation_horizon: float = _setting(
-        7200.0,
+        86_400.0,
         "How long a saving is expected to last, before a pool has taught otherwise.",
         REMOVING,
         _seconds(60),
-        example="2h",
+        example="24h",
     )
     consolidation_horizon_floor: float = _setting(
-        1800.0, "The shortest horizon that regret can teach.", REMOVING, _seconds(60), example="30m"
+        10_800.0, "The shortest horizon that regret can teach.", REMOVING, _seconds(60), example="3h"
     )
     consolidation_horizon_ceiling: float = _setting(
-        172_800.0, "The longest horizon that quiet can teach.", REMOVING, _seconds(60), example="48h"
+        86_400.0, "The longest horizon that quiet can teach.", REMOVING, _seconds(60), example="24h"
     )
     consolidation_minimum_saving: float = _setting(
         0.02, "The least saving worth a move, as a share of what goes.", REMOVING, _share, example="0.02"

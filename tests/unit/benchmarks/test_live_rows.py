@@ -4,6 +4,8 @@ from pathlib import Path
 import pytest
 from benchmarks.live import gopeer, offloop, workload
 from benchmarks.live.__main__ import main
+from benchmarks.live.early import Pending
+from benchmarks.live.early import table as pendings
 from benchmarks.live.placement import Realised
 from benchmarks.live.placement import table as placements
 from benchmarks.live.reaction import Measured
@@ -61,6 +63,17 @@ def test_a_plan_is_followed_within_a_per_cent_and_without_a_pod_pending(
     [row] = placements([realised(price, pending=pending)]).rows
 
     assert row[-1] == kept
+
+
+def test_what_early_placement_saves_is_shown_beside_what_pods_wait_without_it() -> None:
+    late = Pending(False, 2, 1, bound_s=[14.0, 15.0], running_s=[15.0, 16.0], after_ready_s=[2.0, 3.0])
+    soon = Pending(True, 2, 1, early=2, bound_s=[4.0, 5.0], running_s=[13.0, 13.5], after_ready_s=[0.3, 0.4])
+
+    rows = pendings([late, soon]).rows
+
+    assert rows[0] == ("off", "2", "1", "0%", "14.00", "15.00", "15.00", "16.00", "2.00", "3.00")
+    assert rows[1][:6] == ("on", "2", "1", "100%", "4.00", "5.00")
+    assert soon.as_json()["bound_p50_s"] == 4.0
 
 
 def test_tables_are_aligned_and_end_with_their_notes() -> None:

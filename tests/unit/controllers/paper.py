@@ -166,6 +166,17 @@ class PaperClient(Client):
             )
         self._drop(PODS, raw)
 
+    async def bind(self, pod: Pod, node: str) -> None:
+        """Put a pod on a node, unless it has one."""
+        name, namespace = pod.metadata.name, pod.metadata.namespace
+        self.calls.append(Call("bind", "pods", name, node))
+        self._maybe_fail("bind", PODS)
+        raw = copy.deepcopy(self._found(PODS, namespace, name))
+        if raw["spec"].get("nodeName"):
+            raise ConflictError("pod is already assigned", status=409, reason="Conflict")
+        raw["spec"]["nodeName"] = node
+        self._keep(PODS, raw)
+
     def writes(self, verb: str = "", plural: str = "") -> tuple[Call, ...]:
         """The writes of a kind, in order."""
         return tuple(

@@ -58,6 +58,7 @@ class LifecycleSettings:
     launch_timeout_s: float = 300.0
     registration_timeout_s: float = 900.0
     initialization_timeout_s: float = 0.0
+    places_early: bool = False
     workers: int = 200
 
 
@@ -130,6 +131,9 @@ class Lifecycle:
     def _hold_s(self, name: str, node: Node) -> float:
         """Gives how long a node that has joined is kept from pods, until the scheduler knows which ones are for it."""
         nominations, now = self._cluster.nominations, self._clock.monotonic()
+        if self._settings.places_early and not takes_pods(node):
+            # Its pods are bound while it boots, and our taint would have them evicted.
+            return self._waiting.let_go(name)
         if not nominations.is_telling or not nominations.pods_of(name):
             return self._waiting.let_go(name)
         return self._waiting.hold_s(name, now, is_ready=takes_pods(node) and nominations.is_told(name))

@@ -133,6 +133,7 @@ class Kubelet:
         self._spawn = spawn
         self._tell = tell
         self._changed = asyncio.Event()
+        self._network = asyncio.Event()
         self._node: Node | None = None
         self._uid = ""
         self._told: Told | None = None
@@ -243,11 +244,15 @@ class Kubelet:
         told = self._told
         assert told is not None  # noqa: S101 - pods are taken after the boot
         refusal = self._decide(run, told)
-        if refusal is None or refusal.reason not in _BY_NODE:
-            return refusal
-        # The scheduler may know of a label or a taint that our watch has not told yet.
-        self._node = await self._existing(told) or self._node
-        return self._decide(run, told)
+        if refusal is not None and refusal.reason in _BY_NODE:
+            # The scheduler may know of a label or a taint that our watch has not told yet.
+            self._node = await self._existing(told) or self._node
+            refusal = self._decide(run, told)
+        if refusal is None and not run.pod.spec.host_network:
+            # It is taken, and starts when the node has a network: that is what a node waits for to be Ready.
+            run.admitted = True
+            await self._network.wait()
+        return refusal
 
     def _decide(self, run: Run, told: Told) -> Refusal | None:
         node = self._node
@@ -297,6 +302,7 @@ class Kubelet:
             self._changed.clear()
             age_s = self._pace.model_s_since(began)
             state = self.behaviour.at(age_s)
+            (self._network.set if state.ready else self._network.clear)()
             self._devices = adopted or age_s >= self._settings.devices_s
             if state.silent:
                 self._fall_silent()

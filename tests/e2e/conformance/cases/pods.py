@@ -252,6 +252,9 @@ def _placed() -> Iterator[Request]:
     yield Request(
         "bind/make", "POST", _PODS, {**pod("b"), "metadata": {"name": "b", "labels": {"app": "evict"}}}
     )
+    other = binding("b", "n1")
+    other["metadata"]["uid"] = "11111111-2222-3333-4444-555555555555"
+    yield Request("bind/other-uid", "POST", f"{_PODS}/b/binding", other)
     yield Request("bind/bind", "POST", f"{_PODS}/b/binding", binding("b", "n1"))
     yield Request("bind/after", "GET", f"{_PODS}/b")
     yield Request("bind/again", "POST", f"{_PODS}/b/binding", binding("b", "n2"))

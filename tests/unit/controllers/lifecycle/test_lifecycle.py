@@ -194,6 +194,28 @@ async def test_a_node_takes_no_pods_before_it_is_ready_and_the_scheduler_knows_w
     assert states[2] == "True"
 
 
+@pytest.mark.parametrize(
+    ("taints", "registered"),
+    [
+        ([*JOINED, {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}], "True"),
+        (JOINED, "Unknown"),
+    ],
+    ids=["while it boots", "ready already"],
+)
+async def test_where_pods_are_placed_early_a_node_registers_as_soon_as_it_joins_unless_the_scheduler_may_use_it(
+    taints: list[dict[str, str]], registered: str
+) -> None:
+    scene = Scene(places_early=True)
+    scene.cluster.nominations.is_telling = True
+    scene.cluster.nominations.promise(["uid-a"], "c1", 900)
+    await scene.settle()
+
+    scene.join(taints=taints)
+    await scene.lifecycle.reconcile("c1")
+
+    assert scene.condition("Registered")[0] == registered
+
+
 async def test_a_node_whose_pods_cannot_be_told_waits_for_a_while_only() -> None:
     scene = Scene()
     scene.cluster.nominations.is_telling = True

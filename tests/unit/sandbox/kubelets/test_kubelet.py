@@ -207,6 +207,24 @@ async def test_pods_run_when_the_node_is_ready_and_are_forgotten_when_they_are_g
     assert house.pod_phases("q") == ["Pending", "Running"]
 
 
+async def test_a_pod_that_is_bound_early_is_taken_and_starts_once_the_node_has_a_network(
+    house: House,
+) -> None:
+    house.kubelet.set_behaviour(read_behaviour("joins-not-ready"))
+    house.start("shop")
+    await house.clock.advance(3)
+
+    house.kubelet.see_pod(pod())
+    house.kubelet.see_pod(pod("host", host_network=True))
+    await house.clock.advance(10)
+    before = house.pod_phases(), house.pod_phases("host")[-1]
+    house.kubelet.set_behaviour(read_behaviour(""))
+    await house.clock.advance(2)
+
+    assert before == ([], "Running")
+    assert house.pod_phases()[-1] == "Running"
+
+
 async def test_the_node_refuses_what_does_not_fit_beside_the_others(house: House) -> None:
     house.start()
     await house.clock.advance(6)

@@ -7,6 +7,7 @@ import pytest
 from cryptography import x509
 
 from karpenter.sandbox.workloads.budgets import Budgets
+from karpenter.sandbox.workloads.discovery import discover
 from karpenter.sandbox.workloads.garbage import GarbageCollector
 from karpenter.sandbox.workloads.housekeeping import (
     Accounts,
@@ -159,6 +160,25 @@ async def test_kinds_that_come_late_are_collected_too() -> None:
         await stage.pass_time(2)
 
         assert stage.all(POD) == []
+
+
+async def test_kinds_that_only_an_older_version_of_their_group_has_are_watched_and_each_kind_once() -> None:
+    async with Stage() as stage:
+        verbs = ["list", "watch", "delete"]
+        both = [{"groupVersion": f"example.com/{version}"} for version in ("v1", "v1alpha1")]
+        stage.server.served["/apis"] = {"groups": [{"preferredVersion": both[0], "versions": both}]}
+        new, old = ({"name": name, "kind": name.title(), "verbs": verbs} for name in ("things", "relics"))
+        stage.server.served["/apis/example.com/v1"] = {"groupVersion": "example.com/v1", "resources": [new]}
+        stage.server.served["/apis/example.com/v1alpha1"] = {
+            "groupVersion": "example.com/v1alpha1",
+            "resources": [new, old],
+        }
+
+        stage.server.served["/api/v1"] = {"groupVersion": "v1", "resources": []}
+
+        found = await discover(stage.world.api)
+
+        assert [(each.plural, each.version) for each in found] == [("things", "v1"), ("relics", "v1alpha1")]
 
 
 @pytest.mark.parametrize(

@@ -293,7 +293,14 @@ class Engine:
             if not str(version).isdigit():
                 raise ApiError(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax')
             raise ApiError.conflict(resource.group, resource.plural, target.name, _MODIFIED)
-        uid = metadata.get("uid")
+        self.check_uid(resource, target, metadata.get("uid"), found)
+
+    def check_uid(self, resource: Resource, target: Target, uid: Any, found: Stored) -> None:
+        """Sees that a request means the object that there is, and not an earlier one of its name.
+
+        Raises:
+            ApiError: it means another.
+        """
         if uid and uid != found.obj["metadata"]["uid"]:
             raise ApiError.conflict(
                 resource.group,

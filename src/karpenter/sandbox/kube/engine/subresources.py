@@ -302,6 +302,7 @@ def bind(engine: Engine, target: Target, call: Call) -> Object:
     assert pods is not None  # noqa: S101 - a built-in kind
     found = engine.stored(pods, spot)
     pod = found.obj
+    engine.check_uid(pods, spot, _metadata(sent).get("uid"), found)
     if pod["metadata"].get("deletionTimestamp"):
         raise ApiError.conflict(
             "", "pods/binding", name, f"pod {name} is being deleted, cannot be assigned to a host"

@@ -197,6 +197,18 @@ def test_a_pod_is_placed_once(api: Api) -> None:
     assert api.get(f"{PODS}/p")["spec"]["nodeName"] == "n1"
 
 
+def test_a_binding_that_means_another_pod_of_that_name_is_a_conflict(api: Api) -> None:
+    api.post(PODS, pod("p"))
+    other = {"metadata": {"name": "p", "uid": "of-old"}, "target": {"name": "n1"}}
+
+    refused, said = api.send("POST", f"{PODS}/p/binding", other)
+    same = {**other, "metadata": {"name": "p", "uid": api.get(f"{PODS}/p")["metadata"]["uid"]}}
+    placed, _ = api.send("POST", f"{PODS}/p/binding", same)
+
+    assert (refused, placed) == (409, 201)
+    assert "UID in precondition: of-old" in said["message"]
+
+
 def test_scale_reads_and_writes_replicas(api: Api) -> None:
     api.post(_DEPLOYMENTS, deployment("d", replicas=2))
 
