@@ -43,7 +43,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--tries", type=int, default=400, help="tries of the search")
     parser.add_argument("--days", type=int, default=7)
-    parser.add_argument("--propose", action="store_true", help="run all of propose too: slow")
+    parser.add_argument(
+        "--propose", action="store_true", help="run all of propose in states and week too: slow"
+    )
     options = parser.parse_args(arguments)
     tables = {"states": _states, "week": _week, "churn": _churn, "scale": _scale}
     unknown = [name for name in options.tables if name not in tables]
@@ -135,9 +137,10 @@ def _churn(options: argparse.Namespace) -> None:
 
 
 def _scale(options: argparse.Namespace) -> None:
+    del options
     _print("NODES", "PODS", "SEARCH S", "PROPOSE S", "MIB", "SAVED", "MOVES")
     for nodes in SIZES:
-        found = grow(nodes, with_propose=options.propose)
+        found = grow(nodes)
         cells = (f"{found.search_s:.1f}", f"{found.propose_s:.1f}", f"{found.peak_mib:.0f}")
         _print(found.nodes, found.pods, *cells, f"{found.saved:.0%}", found.evictions)
 

@@ -18,6 +18,7 @@ from random import Random
 from benchmarks.consolidation.cluster import MIB, Cluster, Workload
 from benchmarks.consolidation.landing import Landing
 from benchmarks.consolidation.runs import At, Planner, run_ours
+from benchmarks.consolidation.spotprices import SpotPrices
 
 __all__ = ["SCENARIOS", "Churn", "churn"]
 
@@ -86,8 +87,7 @@ def churn(scenario: str, planner_for: Callable[[Cluster], Planner], *, days: int
     cluster = SCENARIOS[scenario]()
     planner = planner_for(cluster)
     landing = Landing(cluster, 1.0)
-    random = Random(seed)  # noqa: S311 - the same prices for everybody
-    base = list(cluster.prices)
+    prices = SpotPrices(cluster, Random(seed))  # noqa: S311 - the same prices for everybody
     evictions: list[int] = []
     loops = 0
     for day in range(days):
@@ -95,7 +95,7 @@ def churn(scenario: str, planner_for: Callable[[Cluster], Planner], *, days: int
         evictions.append(0)
         for step in range(_STEPS_PER_DAY):
             if scenario == "prices":
-                cluster.prices = [price * random.uniform(0.9, 1.1) for price in base]
+                prices.step()
             elif step > 2:
                 # Nothing changes, so nothing may happen: asking a few times a day is enough.
                 break

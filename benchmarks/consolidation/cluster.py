@@ -145,6 +145,7 @@ class Cluster:
 
     Attributes:
         prices: What each offering costs now; spot prices may move.
+        usual_prices: What each offering costs on average, as far as the product knows; nothing if prices do not move.
         nodes: By number, in the order in which they were bought.
         launches: How many nodes were bought so far.
     """
@@ -154,6 +155,7 @@ class Cluster:
         self.workloads = list(workloads)
         self.allowed = [self.market.allowed(workload) for workload in self.workloads]
         self.prices = list(self.market.catalogue.prices)
+        self.usual_prices: list[float] = []
         self.nodes: dict[int, Node] = {}
         self.launches = 0
         self._pods = 0

@@ -34,7 +34,7 @@ class Growth:
     evictions: int
 
 
-def grow(nodes: int, *, with_propose: bool = True) -> Growth:
+def grow(nodes: int) -> Growth:
     """Measure one size; the memory is the largest of the process so far, so sizes should come in order."""
     cluster = scattered(nodes, PODS_PER_NODE, seed=1)
     settings = Settings()
@@ -42,12 +42,10 @@ def grow(nodes: int, *, with_propose: bool = True) -> Growth:
     started = time.process_time()
     found = search(world)
     searched = time.process_time() - started
-    proposed = 0.0
-    if with_propose:
-        proposer = Proposer(cluster, settings)
-        started = time.process_time()
-        proposer.plan(cluster, 0.0)
-        proposed = time.process_time() - started
+    proposer = Proposer(cluster, settings)
+    started = time.process_time()
+    proposer.plan(cluster, 0.0)
+    proposed = time.process_time() - started
     return Growth(
         nodes=nodes,
         pods=len(cluster.pods()),

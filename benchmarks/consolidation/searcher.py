@@ -22,7 +22,6 @@ __all__ = ["Searcher", "WithMemory", "plans_of", "world_of"]
 POOL = "default"
 # Faked time starts here, so that nothing happened at the beginning of time.
 START_S = 1_000_000_000.0
-_STEPS_PER_DAY = 144
 
 
 def world_of(cluster: Cluster, views: Views, theta: float, tries: int, minimum: float = 0.02) -> World:
@@ -73,16 +72,14 @@ class WithMemory:
         self.memory = Memory()
         self.settings = settings
         self._views = Views(cluster)
-        self._means: list[float] = []
-        self._last_prices: list[float] = []
-        self._seen = 0
         self._workloads = [workload_of(self._views.template(i)) for i in range(len(cluster.workloads))]
 
     def plan(self, cluster: Cluster, now: float) -> list[Plan]:
         """Return the steps of what the search finds."""
         moment = START_S + now
         self.memory = self.memory.hour_passed((POOL,), moment, self.settings)
-        theta = self.settings.eviction_price / self.memory.horizon_h(POOL, self.settings)
+        horizon_h = self.memory.horizon_h(POOL, self.settings)
+        theta = self.settings.eviction_price / horizon_h
         held = self.memory.ghosts(moment)
         ghosts = [
             self._views.ghost(index, number)
@@ -90,24 +87,13 @@ class WithMemory:
             for number in range(held.get(workload, 0))
         ]
         now_prices = cluster.prices
-        cluster.prices = self._mean_prices(now_prices)
+        cluster.prices = cluster.usual_prices or now_prices
         world = world_of(cluster, self._views, theta, self.settings.tries, self.settings.minimum_saving)
-        plans = plans_of(cluster, search(replace(world, ghosts=tuple(ghosts))))
+        plans = plans_of(cluster, search(replace(world, ghosts=tuple(ghosts), horizon_h=horizon_h)))
         cluster.prices = now_prices
         if plans:
             self.memory = self.memory.removed((POOL,), moment, self.settings)
         return plans
-
-    def _mean_prices(self, prices: list[float]) -> list[float]:
-        """Return what offerings cost on average over about a day: prices that go up and down move nobody."""
-        if prices is not self._last_prices:
-            self._last_prices = prices
-            self._seen = min(self._seen + 1, _STEPS_PER_DAY)
-            means = self._means or prices
-            self._means = [
-                mean + (price - mean) / self._seen for mean, price in zip(means, prices, strict=True)
-            ]
-        return self._means
 
     def bought_back(self, now: float, nodes: int) -> None:
         """Learn that nodes were bought for pods that waited."""

@@ -19,6 +19,7 @@ from benchmarks.consolidation.landing import Landing
 from benchmarks.consolidation.proposer import Proposer
 from benchmarks.consolidation.runs import At, run_go, run_ours
 from benchmarks.consolidation.searcher import WithMemory
+from benchmarks.consolidation.spotprices import SpotPrices
 from benchmarks.consolidation.states import scale, third
 from karpenter.consolidation.types import Settings
 
@@ -121,8 +122,7 @@ def _changes(
     trace: Trace, cluster: Cluster, replicas: list[int], random: Random
 ) -> Callable[[int], tuple[list[int], int]]:
     """Return what changes the cluster at a step; it gives the replicas asked for, and how many nodes were bought."""
-    base = list(cluster.prices)
-    spot = [offering.capacity_type == "spot" for offering in cluster.market.catalogue.offerings]
+    spot = SpotPrices(cluster, random) if trace == "spot" else None
 
     def change(step: int) -> tuple[list[int], int]:
         targets = list(replicas)
@@ -131,11 +131,8 @@ def _changes(
         elif trace == "day":
             level = 1.0 + 0.25 * math.sin(2.0 * math.pi * step / _STEPS_PER_DAY)
             targets = [max(1, round(most * level)) if most else 0 for most in replicas]
-        else:
-            cluster.prices = [
-                price * random.uniform(0.9, 1.1) if moves else price
-                for price, moves in zip(base, spot, strict=True)
-            ]
+        if spot is not None:
+            spot.step()
             return targets, 0
         return targets, scale(cluster, targets, random)
 

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -22,6 +23,7 @@ _ARCH = "kubernetes.io/arch"
 _CAPACITY = "karpenter.sh/capacity-type"
 _HOSTNAME = "kubernetes.io/hostname"
 _POOL = "karpenter.sh/nodepool"
+_SPOT = "spot"
 _TYPE = "node.kubernetes.io/instance-type"
 _ZONE = "topology.kubernetes.io/zone"
 _COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -37,22 +39,22 @@ class Views:
         self._templates = [_template(workload) for workload in cluster.workloads]
         self._pods: dict[int, core.Pod] = {}
         self._nodes: dict[int, tuple[tuple[int, ...], float, NodeView]] = {}
-        self._prices: tuple[float, ...] = ()
+        self._prices: tuple[tuple[float, ...], ...] = ()
         self._pool = self._pool_now()
         self._daemons = tuple(_daemon(number, size) for number, size in enumerate(DAEMONS))
 
     def snapshot(self) -> Snapshot:
         """Return the cluster as it is now."""
-        if self._prices != tuple(self._cluster.prices):
+        if self._prices != (tuple(self._cluster.prices), tuple(self._cluster.usual_prices)):
             self._pool = self._pool_now()
         nodes = tuple(self.node(node) for node in self._cluster.nodes.values())
         return Snapshot(pools=(self._pool,), nodes=nodes, daemons=self._daemons)
 
     def _pool_now(self) -> Pool:
-        self._prices = tuple(self._cluster.prices)
+        self._prices = (tuple(self._cluster.prices), tuple(self._cluster.usual_prices))
         return Pool(
             name="default",
-            catalogue=_repriced(self._cluster.market.catalogue, self._prices),
+            catalogue=_repriced(self._cluster.market.catalogue, *self._prices),
             requirements=Requirements([Requirement.of(_POOL, "In", ("default",))]),
         )
 
@@ -164,15 +166,19 @@ def _container(size: tuple[int, int, int]) -> dict[str, object]:
     return {"name": "main", "resources": {"requests": {"cpu": f"{size[0]}m", "memory": str(size[1])}}}
 
 
-def _repriced(catalogue: Catalogue, prices: Iterable[float]) -> Catalogue:
+def _repriced(catalogue: Catalogue, now: Sequence[float], usual: Sequence[float]) -> Catalogue:
     """Return the catalogue at other prices."""
-    now = tuple(prices)
-    if now == catalogue.prices:
+    if now == catalogue.prices and not usual:
         return catalogue
     offerings: dict[int, list[Offering]] = {}
     for place, (offering, kind) in enumerate(zip(catalogue.offerings, catalogue.type_of, strict=True)):
+        moves = bool(usual) and offering.capacity_type == _SPOT
         offerings.setdefault(kind, []).append(
-            Offering(offering.zone, offering.capacity_type, now[place], offering.available, offering.labels)
+            replace(
+                offering,
+                price_per_hour=now[place],
+                usual_price_per_hour=usual[place] if moves else None,
+            )
         )
     return Catalogue(
         InstanceType(kind.name, kind.labels, kind.capacity, kind.allocatable, tuple(offerings[index]))

@@ -106,7 +106,7 @@ async def _compare(api: Api, case: Case, found: Comparison) -> None:
             if difference:
                 found.differences.append(f"{case.name} {'/'.join(key_of(pod))}: {difference}")
     finally:
-        await _clean_up(api, case, None)
+        await _clean_up(api, case, ())
 
 
 async def _ask_both(api: Api, run: _Ask, pod: Wire, found: Comparison) -> str:

@@ -4,6 +4,7 @@
 ================  ==========================================================================================
 ``types``         what goes in and what comes out
 ``memory``        what is remembered from one round to the next
+``tides``         how long things stay as they are, if today is like yesterday
 ``budgets``       how many nodes of a pool may go at once, and when
 ``policies``      what a NodePool says about taking its nodes away
 ``protection``    which pods must not be moved

@@ -102,16 +102,16 @@ class Ground:
     def __init__(
         self, snapshot: Snapshot, situation: Situation, now: float, asked_about: Iterable[str] = ()
     ) -> None:
+        self.prices = Prices(snapshot)
         # The answer does not depend on the order in which nodes and pools are named.
         self.snapshot = replace(
             snapshot,
             nodes=tuple(sorted(snapshot.nodes, key=lambda node: node.name)),
-            pools=tuple(sorted(snapshot.pools, key=lambda pool: pool.name)),
+            pools=self.prices.usual(sorted(snapshot.pools, key=lambda pool: pool.name)),
         )
         self.situation = situation
         self.settings = situation.settings
         self.now = now
-        self.prices = Prices(snapshot)
         self.quota = Quota(situation.candidates, situation.policies, now, asked_about)
         self._protection = Protection(situation.pdbs, now)
         self.sites: dict[str, Site] = {}

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What consolidation remembers from one round to the next, as one frozen value that survives a restart.
 
-Four things, each of them bounded: how long a saving lasts in each pool (the horizon, learnt from regret), which
-workloads had pods moved lately, how many replicas each workload had in the last half hour and whether it went up
-again after it had gone down, and what was promised against what came of it.
+Five things, each of them bounded: how long a saving lasts in each pool (the horizon, learnt from regret), how many
+replicas there were over the last day (``tides``), which workloads had pods moved lately, how many replicas each
+workload had in the last half hour and whether it went up again after it had gone down, and what was promised against
+what came of it.
 
 Pure: every change gives a new value, and the time comes in as an argument (seconds since 1970). A text that is not a
 memory of ours is refused by an error, never half read.
@@ -19,6 +20,7 @@ from msgspec.structs import replace
 
 from karpenter.api.base import EMPTY
 from karpenter.api.core import Pod
+from karpenter.consolidation.tides import Tide
 from karpenter.errors import KarpenterError
 
 __all__ = ["Crest", "Memory", "MemoryUnreadableError", "PoolMemory", "Promise", "workload_of"]
@@ -34,6 +36,8 @@ REBOUND_WITHIN_S: Final = HOUR_S
 SWINGS_FOR_S: Final = 2 * HOUR_S
 MOVES_KEPT_S: Final = HOUR_S
 PROMISES_KEPT: Final = 200
+# However soon things change by yesterday's curve, a saving is expected to last for so long.
+LEAST_LIFE_H: Final = 0.5
 
 _SHRINK: Final = 1.5
 _GROWTH: Final = 1.25
@@ -119,19 +123,25 @@ class Memory(msgspec.Struct, frozen=True):
         pools: By pool.
         moves: When pods of a workload were last moved by us, by workload.
         crests: Recent numbers of replicas, by workload.
+        tide: How many replicas all workloads together had over the last day.
         promises: The last commands, oldest first.
     """
 
     pools: Mapping[str, PoolMemory] = EMPTY
     moves: Mapping[str, float] = EMPTY
     crests: Mapping[str, Crest] = EMPTY
+    tide: Tide = Tide()
     promises: tuple[Promise, ...] = ()
 
     def horizon_h(self, pool: str, horizons: Horizons) -> float:
-        """Return for how many hours a saving in the pool is expected to last."""
+        """Return for how many hours a saving in the pool is expected to last.
+
+        That is what the pool has taught, but no longer than things stay as they are if today is like yesterday.
+        """
         known = self.pools.get(pool)
         wanted = horizons.horizon_h if known is None else known.horizon_h
-        return min(max(wanted, horizons.horizon_floor_h), horizons.horizon_ceiling_h)
+        learnt = min(max(wanted, horizons.horizon_floor_h), horizons.horizon_ceiling_h)
+        return min(learnt, max(self.tide.life_h(), LEAST_LIFE_H))
 
     def removed(self, pools: Iterable[str], now: float, horizons: Horizons) -> Memory:
         """Note that consolidation took nodes with pods on them from these pools."""
@@ -166,14 +176,19 @@ class Memory(msgspec.Struct, frozen=True):
     def hour_passed(self, pools: Iterable[str], now: float, horizons: Horizons) -> Memory:
         """Lengthen the horizon of each pool by what full quiet hours teach, and forget what is too old to matter.
 
-        May be called as often as one likes: an hour counts once. A pool that is not named is forgotten.
+        May be called as often as one likes: an hour counts once. A pool that is not named is forgotten. Before a whole
+        day is known, quiet hours teach nothing: they may be those of the night.
         """
         changed = {}
         for pool in pools:
             known = self._pool(pool, now, horizons)
             hours = min(max(0, int((now - known.since) // HOUR_S)), _MOST_HOURS)
-            longer = min(known.horizon_h * _GROWTH**hours, horizons.horizon_ceiling_h)
-            changed[pool] = replace(known, horizon_h=longer, since=known.since + hours * HOUR_S)
+            longer = known.horizon_h * _GROWTH**hours if self.tide.knows_a_day else known.horizon_h
+            changed[pool] = replace(
+                known,
+                horizon_h=min(longer, horizons.horizon_ceiling_h),
+                since=known.since + hours * HOUR_S,
+            )
         return replace(
             self,
             pools=changed,
@@ -202,7 +217,7 @@ class Memory(msgspec.Struct, frozen=True):
             workload: _seen(self.crests.get(workload, Crest()), number, now)
             for workload, number in replicas.items()
         }
-        return replace(self, crests=crests)
+        return replace(self, crests=crests, tide=self.tide.seen(float(sum(replicas.values())), now))
 
     def ghosts(self, now: float) -> dict[str, int]:
         """Return for how many more replicas than it has each swinging workload keeps its room."""

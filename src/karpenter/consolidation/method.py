@@ -18,11 +18,12 @@ __all__ = ["Finding", "stage_of", "stand_for"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one way of looking found: stages, or none, and why the nodes it looked at stay."""
+    """What one way of looking found: stages, or none, why the nodes it looked at stay, and who is to go later."""
 
     reason: Reason
     stages: tuple[Stage, ...] = ()
     verdicts: Mapping[str, Verdict] = field(default=EMPTY)
+    later: frozenset[str] = frozenset()
 
 
 def stage_of(trial: Trial, sites: Iterable[Site], launch: tuple[NewNode, ...]) -> Stage:

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What nodes cost, and which prices are not to be believed.
 
-A node costs what its offering is listed at, sold out or not. A price is doubtful if it is no positive number, if the
-on-demand prices of one type differ by more than a factor between zones, or if a spot price is far from the type's
-on-demand price in a way that no market explains: then neither of the two is believed, since nobody can tell which is
-wrong. No decision rests on a doubtful price: such a node is not consolidated, such an offering not bought to save
-money. Reserved capacity is paid for already, so its price may be anything above 0.
+A node costs what its offering is listed at, sold out or not; where prices move, as those of spot, what it usually costs
+over a day: a saving that is gone in an hour moves nobody. What is bought instead is priced the same way.
+
+A price is doubtful if it is no positive number, if the on-demand prices of one type differ by more than a factor
+between zones, or if a spot price is far from the type's on-demand price in a way that no market explains: then neither
+of the two is believed, since nobody can tell which is wrong. No decision rests on a doubtful price: such a node is not
+consolidated, such an offering not bought to save money. Reserved capacity is paid for already, so its price may be
+anything above 0.
 """
 
 from __future__ import annotations
@@ -77,7 +80,10 @@ class Prices:
     """What the nodes of a snapshot cost."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._catalogues = {pool.name: pool.catalogue for pool in snapshot.pools}
+        self._catalogues = {pool.name: pool.catalogue.at_usual_prices() for pool in snapshot.pools}
+        self._moving = {
+            pool.name for pool in snapshot.pools if self._catalogues[pool.name] is not pool.catalogue
+        }
         self._doubtful: dict[int, int] = {}
 
     def doubtful(self, catalogue: Catalogue) -> int:
@@ -86,6 +92,10 @@ class Prices:
         if known is None:
             known = self._doubtful[id(catalogue)] = doubtful_offerings(catalogue)
         return known
+
+    def usual(self, pools: Iterable[Pool]) -> tuple[Pool, ...]:
+        """Return the pools at usual prices."""
+        return tuple(replace(pool, catalogue=self._catalogues[pool.name]) for pool in pools)
 
     def believable(self, pools: Iterable[Pool]) -> tuple[Pool, ...]:
         """Return the pools with nothing for sale whose price is not to be believed."""
@@ -101,9 +111,8 @@ class Prices:
     def listed(self, node: NodeView) -> float | None:
         """Return what a node is listed at, believable or not; None where nothing is known."""
         catalogue, position = self._offering(node)
-        if node.price_per_hour is not None or position < 0:
-            return node.price_per_hour
-        return catalogue.prices[position]
+        is_given = node.price_per_hour is not None and node.pool not in self._moving
+        return node.price_per_hour if is_given or position < 0 else catalogue.prices[position]
 
     def of(self, node: NodeView) -> float | None:
         """Return what a node costs per hour; None if that is not known or not to be believed."""

@@ -9,7 +9,7 @@ not one for each node.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from karpenter.consolidation.budgets import Quota
 from karpenter.consolidation.ground import Ground, Site
@@ -20,18 +20,45 @@ from karpenter.consolidation.stand import Stand, Trial, together
 from karpenter.consolidation.types import Rearrangement, Reason, Removable, World
 from karpenter.scheduling import NewNode
 
-__all__ = ["chunks_of", "parts_of", "placed", "rearranged", "world_of"]
+__all__ = ["Rearranged", "chunks_of", "parts_of", "placed", "rearranged", "world_of"]
 
 _HOUR_S = 3600.0
 # Disagreements beyond this are left for later: nodes are tried one by one too.
 _MOST_DISAGREEMENTS = 6
 
 
-def rearranged(ground: Ground, quota: Quota, stand: Stand, eligible: list[Site]) -> list[Trial]:
-    """Return what a search of the whole cluster finds and the solver agrees with, in parts that stand alone."""
-    found = search(world_of(ground, quota, stand, eligible))
-    trial = _agreed(stand, found, _within_budgets(ground, quota, found))
-    return [] if trial is None else parts_of(trial)
+@dataclass(frozen=True, slots=True)
+class Rearranged:
+    """What a search of the whole cluster finds, as far as it can be done now.
+
+    Attributes:
+        parts: Trials that the solver agrees with and that stand alone.
+        later: Nodes that go in the rounds that follow, when budgets allow it.
+        whole_gain: What all of it gains per hour, moving the pods paid for, if budgets leave some of it for later;
+            otherwise nothing.
+    """
+
+    parts: list[Trial]
+    later: frozenset[str] = frozenset()
+    whole_gain: float = 0.0
+
+
+def rearranged(ground: Ground, quota: Quota, stand: Stand, eligible: list[Site]) -> Rearranged:
+    """Return what a search of the whole cluster finds and the solver agrees with."""
+    world = world_of(ground, quota, stand, eligible)
+    found = search(world)
+    steps = _within_budgets(ground, quota, found)
+    trial = _agreed(stand, found, steps)
+    parts = [] if trial is None else parts_of(trial)
+    later = _later(found, steps)
+    if not later:
+        return Rearranged(parts)
+    gain = found.saving_per_hour - sum(world.removable[name].cost for name in found.remove)
+    return Rearranged(parts, later, gain)
+
+
+def _later(found: Rearrangement, steps: list[tuple[str, ...]]) -> frozenset[str]:
+    return frozenset(found.remove).difference(*steps)
 
 
 def world_of(ground: Ground, quota: Quota, stand: Stand, eligible: list[Site]) -> World:
@@ -86,7 +113,11 @@ def _within_budgets(ground: Ground, quota: Quota, found: Rearrangement) -> list[
 
 
 def _agreed(stand: Stand, found: Rearrangement, steps: list[tuple[str, ...]]) -> Trial | None:
-    """Return the steps with which the solver agrees, at once; None if there are none."""
+    """Return the steps with which the solver agrees, at once; None if there are none.
+
+    Nodes that are to go in a later round take no pods: who moved there would have to move again.
+    """
+    stand = stand.closing(_later(found, steps))
     for _ in range(_MOST_DISAGREEMENTS):
         if not steps:
             return None

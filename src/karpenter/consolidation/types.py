@@ -175,7 +175,7 @@ class Settings:
     Attributes:
         eviction_price: What moving one ordinary pod is worth, in dollars.
         horizon_h: For how many hours a saving is expected to last before a pool has taught anything.
-        horizon_floor_h: The shortest horizon that regret can teach.
+        horizon_floor_h: The shortest horizon that regret can teach; yesterday may teach a shorter one.
         horizon_ceiling_h: The longest horizon that quiet can teach.
         minimum_saving: The least saving worth a move, as a share of what is removed.
         boot_s: How long a replacement is paid for before it takes pods.
@@ -191,10 +191,10 @@ class Settings:
         seed: Settles what the search tries first.
     """
 
-    eviction_price: float = 0.01
-    horizon_h: float = 2.0
-    horizon_floor_h: float = 0.5
-    horizon_ceiling_h: float = 48.0
+    eviction_price: float = 0.22
+    horizon_h: float = 24.0
+    horizon_floor_h: float = 3.0
+    horizon_ceiling_h: float = 24.0
     minimum_saving: float = 0.02
     boot_s: float = 60.0
     drain_s: float = 30.0
@@ -333,6 +333,8 @@ class Command:
         weight: What those evictions weigh; an ordinary pod weighs 1.
         words: One sentence for logs and events.
         verdicts: For every node of ours.
+        later: Nodes that the same plan takes in the rounds that follow, when budgets allow it: pods had better not
+            come to them.
     """
 
     id: str
@@ -344,6 +346,7 @@ class Command:
     weight: float
     words: str
     verdicts: Mapping[str, Verdict] = field(default=EMPTY, compare=False, repr=False)
+    later: frozenset[str] = frozenset()
 
     @property
     def saving_per_hour(self) -> float:

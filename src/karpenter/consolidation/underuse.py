@@ -4,7 +4,8 @@
 The whole cluster is searched for a cheaper arrangement (``search``), as far as budgets let it be carried out now; on
 top of that nodes are tried one by one, in the order of what they cost for what taking them disturbs, as Karpenter:
 without any replacement, and then with one. Whatever was settled before holds for the next. In a small cluster the
-latter alone is tried as well, and the better of both counts.
+latter alone is tried as well, and the better of both counts: by what it gains in the end, for a plan that budgets
+stretch over several rounds is only worth what was hoped if it is followed.
 
 Every stage is what the solver itself says, so every constraint that scheduling knows holds; where it disagrees with
 the search, it has the last word.
@@ -42,6 +43,9 @@ def find_underused(ground: Ground) -> Finding:
         refusal = ineligible(ground, site)
         if refusal is None and site.is_empty:
             refusal = site.says(VerdictKind.WAITS, "it is empty, and emptiness decides on it")
+        if refusal is None and not ground.quota.has_room(site.pool, Reason.UNDERUTILIZED):
+            # As long as others are on their way out there is nothing to search for.
+            refusal = ground.budget_verdict(site, Reason.UNDERUTILIZED)
         if refusal is None:
             eligible.append(site)
         else:
@@ -55,8 +59,8 @@ def find_underused(ground: Ground) -> Finding:
         attempts.append(_Attempt(ground, stand).with_search(eligible))
     if not attempts or len(eligible) <= _FEW:
         attempts.append(_Attempt(ground, stand).one_by_one(eligible))
-    best = max(attempts, key=lambda attempt: attempt.gain)
-    return Finding(Reason.UNDERUTILIZED, tuple(best.stages), {**best.verdicts, **verdicts})
+    best = max(attempts, key=lambda attempt: (attempt.prospect, attempt.gain))
+    return Finding(Reason.UNDERUTILIZED, tuple(best.stages), {**best.verdicts, **verdicts}, best.later)
 
 
 def ineligible(ground: Ground, site: Site) -> Verdict | None:
@@ -142,6 +146,9 @@ class _Attempt:
         self.verdicts: dict[str, Verdict] = {}
         self.stages: list[Stage] = []
         self.gain = 0.0
+        # Of a plan of which budgets let only the beginning be done now: who is to go later, and what it all gains.
+        self.later: frozenset[str] = frozenset()
+        self._whole_gain = 0.0
         self._ground = ground
         self._stand = stand
         self._quota = ground.quota.copy()
@@ -152,10 +159,16 @@ class _Attempt:
         # A pod moves at most once: who takes pods stays.
         self._receiving: set[str] = set()
 
+    @property
+    def prospect(self) -> float:
+        """What this way gains per hour in the end; nothing if nothing of it can be done now."""
+        return max(self.gain, self._whole_gain) if self.stages else 0.0
+
     def with_search(self, eligible: list[Site]) -> _Attempt:
         """Take what a search of the whole cluster finds, as far as each part pays, and then node by node."""
-        parts = rearranged(self._ground, self._quota, self._stand, eligible)
-        plain, special = self._stand.parted(parts)
+        found = rearranged(self._ground, self._quota, self._stand, eligible)
+        self.later, self._whole_gain = found.later, found.whole_gain
+        plain, special = self._stand.parted(found.parts)
         self._stand = self._stand.after(*self._accepted(plain))
         # Room is there for certain. But rules about other pods may count those of nodes that have not gone yet, so
         # each part is looked at by itself, or several together where there are too many.

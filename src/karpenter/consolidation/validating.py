@@ -94,12 +94,21 @@ def _underused(ground: Ground, sites: list[Site], stage: Stage, launched: Collec
         if refusal is not None:
             return _refusal(refusal, "churn")
     judge = Judge(ground)
-    refusals = []
-    for trial in placed(quiet_stand(ground, launched), stage.remove, stage.launch):
-        answer = judge.judge(trial, sites, may_buy=bool(stage.launch))
-        if isinstance(answer, Stage):
-            return answer
-        refusals.append(_refusal(answer, "scheduling"))
+    refusals: list[Refusal] = []
+    stand = quiet_stand(ground, launched)
+    # First where the plan has room for the pods: elsewhere they may stand in the way of what comes next.
+    planned = {*launched, *stage.remove, *(move.target for move in stage.moves)}
+    others = {node.name for node in stand.snapshot.nodes} - planned
+    for each in (stand.closing(others), stand):
+        refusals.clear()
+        for trial in placed(each, stage.remove, stage.launch):
+            answer = judge.judge(trial, sites, may_buy=bool(stage.launch))
+            if isinstance(answer, Stage):
+                return answer
+            if launched and trial.problem is None and not trial.launch:
+                # What was bought for it stands: it paid when it was decided, and to go back would cost more.
+                return stage_of(trial, sites, ())
+            refusals.append(_refusal(answer, "scheduling"))
     return refusals[0]
 
 

@@ -28,8 +28,8 @@ from karpenter.state import Cluster
 __all__ = ["GarbageCollection", "orphaned", "owner_by_tag"]
 
 _EVERY_S: Final = 120.0
-# After a start the list is looked at soon again, and then ever later: what a crash left behind should not cost for long,
-# and a list of hundreds of instances is half a second of work.
+# After a start the list is looked at soon again, and then ever later: what a crash left behind should not cost for
+# long, and a list of hundreds of instances is half a second of work.
 _FIRST_S: Final = 10.0
 # As long as the cloud's lists may lack an instance that lives.
 _FRESH: Final = timedelta(seconds=60)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The taint of nodes on their way out: put on and taken off, whoever else writes to the node meanwhile."""
+"""The taints of nodes on their way out: put on and taken off, whoever else writes to the node meanwhile."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from karpenter.api import labels as names
 from karpenter.api.base import Frozen, to_wire
-from karpenter.api.core import Node
+from karpenter.api.core import Node, Taint
 from karpenter.kube import Client, ConflictError, Kind, NotFoundError
 from karpenter.kube.kinds import NODES, metadata_of
 from karpenter.model.taints import same_taint
@@ -20,9 +20,9 @@ T = TypeVar("T", bound=Frozen)
 _TRIES: Final = 4
 
 
-def is_tainted(node: Node) -> bool:
-    """Tells whether a node carries the taint of those on their way out."""
-    return any(same_taint(taint, names.DISRUPTED_TAINT) for taint in node.spec.taints)
+def is_tainted(node: Node, taint: Taint = names.DISRUPTED_TAINT) -> bool:
+    """Tells whether a node carries a taint, by default that of those on their way out."""
+    return any(same_taint(each, taint) for each in node.spec.taints)
 
 
 async def reread(client: Client, kind: Kind[T], name: str) -> T | None:
@@ -34,17 +34,19 @@ async def reread(client: Client, kind: Kind[T], name: str) -> T | None:
     return next((each for each in listing.items if metadata_of(each).name == name), None)
 
 
-async def set_taint(client: Client, cluster: Cluster, node: Node, *, on: bool) -> bool:
-    """Puts the taint on a node or takes it off, and tells whether the node is there.
+async def set_taint(
+    client: Client, cluster: Cluster, node: Node, *, on: bool, taint: Taint = names.DISRUPTED_TAINT
+) -> bool:
+    """Puts a taint on a node or takes it off, and tells whether the node is there.
 
     Raises:
         ConflictError: Somebody writes to the node again and again.
     """
     for _ in range(_TRIES):
-        if is_tainted(node) == on:
+        if is_tainted(node, taint) == on:
             return True
-        others = [taint for taint in node.spec.taints if not same_taint(taint, names.DISRUPTED_TAINT)]
-        wanted = [*others, names.DISRUPTED_TAINT] if on else others
+        others = [each for each in node.spec.taints if not same_taint(each, taint)]
+        wanted = [*others, taint] if on else others
         change = {
             "metadata": {"resourceVersion": node.metadata.resource_version},
             "spec": {"taints": [to_wire(each) for each in wanted]},

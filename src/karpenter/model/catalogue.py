@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from karpenter.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
@@ -72,6 +73,7 @@ class Catalogue:
         self._at_least: dict[str, tuple[list[int], list[int]]] = {}
         self._at_most: dict[str, tuple[list[int], list[int]]] = {}
         self._requirement_masks: dict[object, int] = {}
+        self._usual: Catalogue | None = None
         self._resources = frozenset(
             name for kind in self.types for name in (*kind.allocatable, *kind.capacity)
         )
@@ -82,6 +84,16 @@ class Catalogue:
     def type_at(self, position: int) -> InstanceType:
         """Return the instance type of an offering."""
         return self.types[self.type_of[position]]
+
+    def at_usual_prices(self) -> Catalogue:
+        """Return the catalogue with what moves in price at what it usually costs; the same one if nothing does.
+
+        Positions differ from those here, for the order of prices does.
+        """
+        if self._usual is None:
+            moving = any(each.usual_price_per_hour is not None for each in self.offerings)
+            self._usual = Catalogue(_usual(kind) for kind in self.types) if moving else self
+        return self._usual
 
     def knows(self, key: str) -> bool:
         """Tell whether any type or offering carries the label."""
@@ -227,3 +239,14 @@ def _union(masks: Iterable[int]) -> int:
     for mask in masks:
         found |= mask
     return found
+
+
+def _usual(kind: InstanceType) -> InstanceType:
+    """Return the type at usual prices, which then are its prices."""
+    offerings = tuple(
+        each
+        if each.usual_price_per_hour is None
+        else replace(each, price_per_hour=each.usual_price_per_hour, usual_price_per_hour=None)
+        for each in kind.offerings
+    )
+    return replace(kind, offerings=offerings)

@@ -20,7 +20,7 @@ class Offering:
     """One way to buy a type.
 
     A reserved offering also says how many more instances its reservation holds; any other holds as many as
-    asked.
+    asked. Where prices move, ``usual_price_per_hour`` is what it cost on average over the last day.
     """
 
     zone: str
@@ -30,6 +30,7 @@ class Offering:
     labels: Mapping[str, str] = field(default=EMPTY)
     reservation_id: str = ""
     reservation_capacity: int = 0
+    usual_price_per_hour: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

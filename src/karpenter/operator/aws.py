@@ -38,7 +38,7 @@ from karpenter.cloud.aws.launching import Launcher, LauncherParts
 from karpenter.cloud.aws.launchtemplates import LaunchTemplates
 from karpenter.cloud.aws.nodeclass import DryRuns, NodeClassStatus, StatusParts
 from karpenter.cloud.aws.placementgroups import PlacementGroups
-from karpenter.cloud.aws.pricing import Prices
+from karpenter.cloud.aws.pricing import USUAL_EVERY_S, Prices
 from karpenter.cloud.aws.profiles import InstanceProfiles
 from karpenter.cloud.aws.provider import AwsProvider, AwsSettings, describe_cluster, name_tags
 from karpenter.cloud.aws.reservations import Reservations
@@ -190,6 +190,7 @@ async def make_aws(parts: Surroundings, fence: Callable[[], None]) -> CloudParts
         "nodeclass": classes.run,
         "nodeclaim.tagging": tagging.run,
         "pricing": lambda: _again(parts, _REFRESH_S, log, shared.prices.refresh),
+        "usualprices": lambda: _again(parts, USUAL_EVERY_S, log, shared.prices.refresh_usual),
         "instancetypes": lambda: _again(parts, _REFRESH_S, log, shared.types.refresh),
         "launchtemplates": lambda: _again(parts, _SWEEP_S, log, shared.templates.sweep),
         "instanceprofiles": lambda: _again(parts, _PROFILES_S, log, lambda: _sweep_profiles(parts, shared)),

@@ -68,7 +68,7 @@ def _of_node(node: Node) -> object:
         node.metadata.labels,
         node.metadata.deletion_timestamp is None,
         node.metadata.annotations.get(names.DO_NOT_DISRUPT),
-        node.spec.taints,
+        tuple(taint for taint in node.spec.taints if taint.key != names.DISRUPTED_LATER_TAINT.key),
         node.spec.unschedulable,
         node.status.allocatable,
         is_true(node.status.conditions, READY),

@@ -98,9 +98,10 @@ class Member:
 
     @property
     def taints(self) -> tuple[Taint, ...]:
-        """The taints that pods must tolerate."""
+        """The taints that pods must tolerate; our own wish that they go elsewhere is none of them."""
         if self.claim is None or self.is_initialized:
-            return self.node.spec.taints if self.node is not None else ()
+            found = self.node.spec.taints if self.node is not None else ()
+            return tuple(taint for taint in found if taint.key != names.DISRUPTED_LATER_TAINT.key)
         startup = self.claim.spec.startup_taints
         found = (
             self.node.spec.taints if self.is_registered and self.node is not None else self.claim.spec.taints

@@ -7,8 +7,9 @@ from karpenter.consolidation.memory import PROMISES_KEPT
 from tests.strategies.pods import pod
 from tests.unit.consolidation.world import NOW, replica
 
-SETTINGS = Settings()
+SETTINGS = Settings(horizon_h=2.0, horizon_floor_h=0.5)
 HOUR = 3600.0
+DAY = 24 * HOUR
 WEB = "default/ReplicaSet/web"
 
 
@@ -45,8 +46,17 @@ def test_a_missed_promise_is_regret_too_down_to_the_floor() -> None:
     assert learnt(memory) == SETTINGS.horizon_floor_h
 
 
+def watched(memory: Memory, *levels: int) -> Memory:
+    """Return the memory after days until now with so many replicas in each half hour, over and over."""
+    slots = 49
+    for slot in range(slots):
+        replicas = {WEB: levels[slot % len(levels)]}
+        memory = memory.counted(replicas, NOW - (slots - 1 - slot) * 1800)
+    return memory
+
+
 def test_each_quiet_hour_lengthens_the_horizon_once_up_to_the_ceiling() -> None:
-    start = Memory().hour_passed(["default"], NOW, SETTINGS)
+    start = watched(Memory(), 3).hour_passed(["default"], NOW, SETTINGS)
 
     one = start.hour_passed(["default"], NOW + HOUR, SETTINGS)
 
@@ -54,6 +64,29 @@ def test_each_quiet_hour_lengthens_the_horizon_once_up_to_the_ceiling() -> None:
     assert learnt(one.hour_passed(["default"], NOW + HOUR + 1, SETTINGS)) == pytest.approx(2.5)
     assert learnt(one.hour_passed(["default"], NOW + 3 * HOUR, SETTINGS)) == pytest.approx(2.5 * 1.25**2)
     assert learnt(one.hour_passed(["default"], NOW + 10_000 * HOUR, SETTINGS)) == SETTINGS.horizon_ceiling_h
+
+
+def test_before_a_day_is_known_quiet_hours_teach_nothing() -> None:
+    memory = Memory().missed(["default"], NOW - DAY, SETTINGS)
+
+    quiet = memory.hour_passed(["default"], NOW, SETTINGS)
+    known = watched(quiet, 3)
+
+    assert learnt(quiet) == pytest.approx(2 / 1.5)
+    assert learnt(known.hour_passed(["default"], NOW, SETTINGS)) == pytest.approx(2 / 1.5)
+    assert learnt(known.hour_passed(["default"], NOW + HOUR, SETTINGS)) == pytest.approx(2 / 1.5 * 1.25)
+
+
+def test_a_saving_lasts_no_longer_than_things_stay_as_they_are_by_yesterday() -> None:
+    night, day = [20] * 24, [30] * 24
+    long = Settings(horizon_h=24.0)
+
+    at_night = watched(Memory(), *night, *day)
+    by_day = at_night.counted({WEB: 30}, NOW + 12 * HOUR - 1800)
+
+    # A day ago the night had just begun, and it took 12 hours.
+    assert at_night.horizon_h("default", long) == 12.0
+    assert by_day.horizon_h("default", long) == 0.5
 
 
 def test_regret_starts_the_quiet_hour_anew() -> None:

@@ -134,3 +134,30 @@ def test_an_absurd_price_does_not_hide_a_real_saving() -> None:
     (stage,) = world.command().stages
 
     assert [launch.instance_type for launch in stage.launch] == ["c5.large"]
+
+
+def moving(name: str, now: float, usual: float) -> InstanceType:
+    zones = ("test-zone-1a", "test-zone-1b", "test-zone-1c")
+    offerings = [Offering(zone, "spot", now, usual_price_per_hour=usual) for zone in zones]
+    return priced(*offerings, name=name)
+
+
+def on_spot(standing: InstanceType, other: InstanceType) -> Setting:
+    view = holding("a", 1, kind=standing, zone="test-zone-1a", capacity_type="spot")
+    return Setting((replace(view, price_per_hour=0.06),), types=(standing, other))
+
+
+def test_where_prices_move_a_node_costs_what_it_usually_does() -> None:
+    world = on_spot(moving("m9.large", 0.06, 0.05), moving("c9.large", 0.03, 0.05))
+
+    assert Prices(world.snapshot()).of(world.nodes[0]) == 0.05
+
+
+def test_a_price_that_is_low_just_now_moves_nobody() -> None:
+    swings = on_spot(moving("m9.large", 0.06, 0.05), moving("c9.large", 0.03, 0.05))
+    stays_low = on_spot(moving("m9.large", 0.06, 0.05), moving("c9.large", 0.03, 0.03))
+
+    assert swings.blocked().verdicts["a"].kind is VerdictKind.NOT_CHEAPER
+    (stage,) = stays_low.command().stages
+    assert stage.launch[0].instance_type == "c9.large"
+    assert stage.saving_per_hour == pytest.approx(0.02)

@@ -320,3 +320,15 @@ def test_a_solver_that_never_agrees_is_not_asked_for_ever() -> None:
     stand = stand_of(Setting(tuple(holding(name, 1) for name in names), types=())).closing(names)
 
     assert _agreed(stand, Rearrangement(names, steps=(1,) * 70), [(name,) for name in names]) is None
+
+
+def test_nodes_that_go_in_a_later_round_take_no_pods() -> None:
+    world = Setting((holding("a", 1), holding("b", 1), holding("c", 1)), types=())
+    found = Rearrangement(remove=("a", "b"), steps=(1, 1))
+
+    trial = _agreed(stand_of(world), found, [("a",)])
+
+    assert trial is not None
+    assert [move.target for move in trial.moves] == ["c"]
+    everything = Rearrangement(remove=("a", "b", "c"), steps=(1, 2))
+    assert _agreed(stand_of(world), everything, [("a",)]) is None

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from karpenter.api.labels import POD_DELETION_COST
-from karpenter.consolidation import Memory, Reason, Settings, VerdictKind
+from karpenter.consolidation import Blocked, Memory, Reason, Settings, VerdictKind
 from karpenter.model.instancetypes import InstanceType, Offering
 from tests.strategies.clusters import node
 from tests.strategies.expressions import expression, node_term, preferred, requirement, spread
@@ -85,6 +85,33 @@ def test_budgets_hold_underused_nodes() -> None:
         assert VerdictKind.BUDGET in kinds
 
 
+def test_a_plan_that_budgets_stretch_over_rounds_is_followed() -> None:
+    one = pool(disruption={"budgets": (budget("1", reasons=("Underutilized",)),)})
+    nodes = tuple(holding(f"n{number}", 1 + number % 3) for number in range(9))
+    world = Setting(nodes, (one,), settings=Settings(eviction_price=0.01, horizon_h=2.0, horizon_floor_h=0.5))
+    moved: list[str] = []
+
+    for _ in range(20):
+        found = world.propose()
+        if isinstance(found, Blocked):
+            break
+        assert len(found.remove) == 1
+        moved += [move.uid for stage in found.stages for move in stage.moves]
+        world = world.after(found.stages[0])
+
+    assert len(moved) == len(set(moved))
+    assert world.price == pytest.approx(3 * 0.096)
+
+
+def test_nothing_is_searched_for_while_budgets_are_used_up() -> None:
+    one = pool(disruption={"budgets": (budget("1", reasons=("Underutilized",)),)})
+    nodes = (holding("a", 1), holding("b", 1), holding("c", 1))
+
+    found = Setting(nodes, (one,), candidates={"c": {"leaving": True}}).blocked()
+
+    assert {found.verdicts[name].kind for name in "ab"} == {VerdictKind.BUDGET}
+
+
 def test_a_protected_node_is_no_candidate_but_takes_pods() -> None:
     world = Setting((holding("a", 1), holding("b", 1)), candidates={"a": {"do_not_disrupt": True}})
 
@@ -124,7 +151,7 @@ def test_a_node_with_room_that_a_waiting_pod_needs_stays() -> None:
 
 
 def test_the_saving_must_pay_for_the_evictions_within_the_horizon() -> None:
-    dear = Settings(eviction_price=0.03)
+    dear = Settings(eviction_price=0.03, horizon_h=2.0, horizon_floor_h=0.5)
     world = Setting((holding("a", 1),), settings=dear)
 
     kind, words = verdict(world)
@@ -137,7 +164,10 @@ def test_the_saving_must_pay_for_the_evictions_within_the_horizon() -> None:
         "saving_per_hour": "0.011000",
         "wanted_per_hour": "0.016063",
     }
-    calm = Memory().hour_passed(["default"], NOW - 10 * HOUR, dear).hour_passed(["default"], NOW, dear)
+    calm = Memory()
+    for half_hours in range(48, -1, -1):
+        calm = calm.counted({"default/ReplicaSet/a": 1}, NOW - half_hours * HOUR / 2)
+    calm = calm.hour_passed(["default"], NOW - 10 * HOUR, dear).hour_passed(["default"], NOW, dear)
     assert world.but(memory=calm).command().remove == ("a",)
 
 

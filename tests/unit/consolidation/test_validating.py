@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from karpenter.api.labels import DO_NOT_DISRUPT
-from karpenter.consolidation import Command, Reason, Refusal, Stage
+from karpenter.consolidation import Command, Reason, Refusal, Settings, Stage
+from karpenter.consolidation.types import Move
 from tests.strategies.clusters import node
 from tests.strategies.pods import pod
 from tests.unit.consolidation.world import (
@@ -237,3 +238,38 @@ def test_a_static_node_whose_replacement_stands_goes() -> None:
     world, stage, reason = begun(STATIC)
 
     assert accepted(world, stage, reason, launched=("new",)).launch == ()
+
+
+def test_pods_keep_the_place_that_the_plan_has_for_them() -> None:
+    nodes = (holding("a", 1), holding("b", 1), holding("c", 3))
+    for target in ("b", "c"):
+        world = Setting(nodes, candidates={"a": {"leaving": True}})
+        move = Move(world.nodes[0].pods[0].metadata.uid, "default/p", "a", target)
+
+        found = world.validate(Stage(("a",), moves=(move,)), Reason.UNDERUTILIZED)
+
+        assert isinstance(found, Stage)
+        assert [each.target for each in found.moves] == [target]
+
+
+def test_pods_whose_planned_place_is_taken_go_elsewhere() -> None:
+    nodes = (holding("a", 1), holding("b", 7), holding("c", 1))
+    world = Setting(nodes, candidates={"a": {"leaving": True}})
+    move = Move(world.nodes[0].pods[0].metadata.uid, "default/p", "a", "b")
+
+    found = world.validate(Stage(("a",), moves=(move,)), Reason.UNDERUTILIZED)
+
+    assert isinstance(found, Stage)
+    assert [each.target for each in found.moves] == ["c"]
+
+
+def test_what_was_bought_is_used_although_moving_has_become_dearer() -> None:
+    world, stage, reason = begun(REPLACE)
+    dearer = world.after(replace(stage, remove=(), moves=())).but(settings=Settings(eviction_price=1e6))
+    new = next(each.name for each in dearer.nodes if each.name.startswith("new-"))
+
+    found = dearer.validate(stage, reason, (new,))
+
+    assert isinstance(found, Stage)
+    assert {each.target for each in found.moves} == {new}
+    assert isinstance(dearer.validate(stage, reason), Refusal)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -164,3 +165,24 @@ def test_of_a_resource_that_nobody_has_nothing_is_kept(catalogue: Catalogue) -> 
     assert catalogue.at_most("example.com/x", -1) == 0
     assert not catalogue._at_least
     assert not catalogue._at_most
+
+
+def test_usual_prices_are_prices_of_their_own_and_the_catalogue_with_them_is_made_once() -> None:
+    dear = kind("a.large", 2000, 8 * GIB, 0.2, spot=0.05)
+    moving = replace(
+        dear, offerings=(*dear.offerings[:2], replace(dear.offerings[2], usual_price_per_hour=0.3))
+    )
+    catalogue = Catalogue([moving, kind("b.large", 2000, 8 * GIB, 0.25)])
+
+    usual = catalogue.at_usual_prices()
+
+    assert catalogue.prices == (0.05, 0.2, 0.2, 0.25, 0.25)
+    assert usual.prices == (0.2, 0.2, 0.25, 0.25, 0.3)
+    assert usual is catalogue.at_usual_prices()
+    assert usual.at_usual_prices() is usual
+
+
+def test_where_no_price_moves_usual_prices_are_the_prices() -> None:
+    steady = Catalogue([kind("a.large", 2000, 8 * GIB, 0.2, spot=0.05)])
+
+    assert steady.at_usual_prices() is steady

@@ -7,6 +7,9 @@ refused and reported, never used: zero, negative, not a number, or more than a h
 good one. So no decision ever sees a price that is zero, absent-minded or absurd; a type without any price has
 ``None``, and its offerings are not available.
 
+Spot also has a usual price: the mean over the last day, known some minutes after the start. Who moves pods to save
+money decides by that one, so that prices that go up and down move nobody; what is bought costs what it costs.
+
 Prices are US dollars, in the regions of China yuan. The price list cannot be asked from an isolated VPC or from
 GovCloud; there the table of the package serves.
 """
@@ -17,8 +20,9 @@ import asyncio
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "REFRESH_EVERY_S",
+    "USUAL_EVERY_S",
     "ListPrices",
     "PriceChange",
     "PriceError",
@@ -43,6 +48,10 @@ __all__ = [
 ]
 
 REFRESH_EVERY_S: Final = 12 * 3600.0
+# What spot usually costs: the mean over so many samples, so far apart; looked after so often.
+USUAL_EVERY_S: Final = 600.0
+_SAMPLE_S: Final = 4 * 3600
+_SAMPLES: Final = 6
 
 # How far a new price may lie from the last good one. Real prices move by per cents, spot by a factor of ten.
 _BAND: Final = 100.0
@@ -142,6 +151,10 @@ class ListPrices:
         """Returns the list price per hour, which spot never exceeds for long."""
         return self._prices.get(instance_type)
 
+    def usual_spot(self, instance_type: str, zone: str) -> float | None:  # noqa: ARG002  # nobody knows the market
+        """Returns nothing."""
+        return None
+
 
 class Prices:
     """Prices of one region; refreshed by its owner every ``REFRESH_EVERY_S``."""
@@ -162,6 +175,8 @@ class Prices:
             for name, price in facts.on_demand_prices(aws.region).items()
         }
         self._spot: dict[tuple[str, str], _Known] = {}
+        self._usual: dict[tuple[str, str], float] = {}
+        self._samples: dict[int, dict[tuple[str, str], float]] = {}
         self._asked_at: dict[str, float] = {}
         self._version = 0
 
@@ -181,6 +196,10 @@ class Prices:
             return self.on_demand(instance_type)
         known = self._spot.get((instance_type, zone))
         return None if known is None else known.price
+
+    def usual_spot(self, instance_type: str, zone: str) -> float | None:
+        """Returns what spot cost per hour on average over the last day; ``None`` as long as that is not known."""
+        return self._usual.get((instance_type, zone))
 
     def quote(self, instance_type: str, capacity_type: str, zone: str = "") -> Quote | None:
         """Returns a price with its source and age, for people and for who must not act on old prices."""
@@ -251,7 +270,7 @@ class Prices:
     async def refresh_spot(self) -> PriceReport:
         """Asks the spot market for today's price of each type in each zone."""
         try:
-            found = await self._market()
+            found = await self._market(self._clock.now())
         except KarpenterError as error:
             return PriceReport(errors=(error,))
         changes, refused = [], []
@@ -280,6 +299,31 @@ class Prices:
         self._version += bool(changes)
         return PriceReport(tuple(changes), tuple(refused))
 
+    async def refresh_usual(self) -> None:
+        """Asks what spot cost every four hours of the last day, as far as that was not asked before.
+
+        Too much for a start, so it is asked some minutes later. Prices that cannot be right do not count.
+
+        Raises:
+            KarpenterError: The market did not answer; what was known stays.
+        """
+        newest = int(self._clock.now().timestamp() // _SAMPLE_S)
+        wanted = range(newest - _SAMPLES + 1, newest + 1)
+        self._samples = {sample: self._samples[sample] for sample in wanted if sample in self._samples}
+        for sample in wanted:
+            if sample not in self._samples:
+                at = datetime.fromtimestamp(sample * _SAMPLE_S, UTC)
+                # The price in force at the start is part of the answer, and nothing else is then.
+                self._samples[sample] = await self._market(at, EndTime=at)
+        usual = {}
+        for key, known in self._spot.items():
+            prices = [found[key] for found in self._samples.values() if key in found]
+            good = [price for price in prices if not _implausible(price, known.price)]
+            if good:
+                usual[key] = sum(good) / len(good)
+        self._version += usual != self._usual
+        self._usual = usual
+
     async def _listed(self, filters: Mapping[str, str]) -> dict[str, float] | KarpenterError:
         """Reads one list; an error is returned, so that the other list is read to its end."""
         wanted = {"regionCode": self._aws.region, **_COMMON_FILTERS, **filters}
@@ -299,20 +343,22 @@ class Prices:
             return error
         return found
 
-    async def _market(self) -> dict[tuple[str, str], float]:
-        newest: dict[tuple[str, str], tuple[Any, float]] = {}
+    async def _market(self, at: datetime, **more: datetime) -> dict[tuple[str, str], float]:
+        """Reads what each type costs in each zone from some moment on; of several prices the newest."""
+        newest: dict[tuple[str, str], tuple[datetime, float]] = {}
         async for page in self._aws.pages(
             "ec2",
             "DescribeSpotPriceHistory",
-            StartTime=self._clock.now(),
+            StartTime=at,
+            **more,
             ProductDescriptions=list(_SPOT_PRODUCTS),
             MaxResults=1000,  # the most that EC2 documents
         ):
             for entry in page.get("SpotPriceHistory", ()):
                 key = (entry.get("InstanceType", ""), entry.get("AvailabilityZone", ""))
-                at, price = entry.get("Timestamp"), _number(entry.get("SpotPrice"))
-                if all(key) and at is not None and (key not in newest or newest[key][0] <= at):
-                    newest[key] = (at, price)
+                since, price = entry.get("Timestamp"), _number(entry.get("SpotPrice"))
+                if all(key) and since is not None and (key not in newest or newest[key][0] <= since):
+                    newest[key] = (since, price)
         return {key: price for key, (_, price) in newest.items()}
 
 

@@ -9,6 +9,7 @@
 ``running``       a command under way, as data
 ``records``       what the API knows of it
 ``hands``         the writes
+``discouraging``  keeps pods from nodes that go later
 ``successors``    pods that take the place of evicted ones go where the plan has room
 ``remembering``   what was learnt, kept for the next process
 ``telling``       what is done and why others stay: log, Events, metrics, DecisionLog

@@ -18,8 +18,10 @@ from karpenter.api.core import Pod
 from karpenter.api.labels import DISRUPTION_COMMAND, NODEPOOL
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.api.nodepool import NodePool
-from karpenter.consolidation.types import Blocked, Command, PoolPolicy, Reason, Refusal, Situation
+from karpenter.consolidation.budgets import Quota
+from karpenter.consolidation.types import Blocked, Command, PoolPolicy, Reason, Refusal, Situation, Stage
 from karpenter.consolidation.types import Settings as Choices
+from karpenter.controllers.disruption.discouraging import Discouraging
 from karpenter.controllers.disruption.execution import (
     Execution,
     ExecutionSettings,
@@ -48,6 +50,8 @@ _LOOK: Final = "look"
 # As Karpenter: prices and windows change without an event.
 _FRESH_S: Final = 300.0
 _AGAIN_S: Final = 1.0
+# The original looks every ten seconds, whether anything has changed or not.
+_PACE_S: Final = 10.0
 # A look that took long is not followed by the next at once: others need the processor too.
 _PAUSE_SHARE: Final = 1.0
 _MONEY: Final = Reason.UNDERUTILIZED
@@ -111,9 +115,13 @@ class Disruption:
         self._virtual = virtual
         self._log = get_log("disruption")
         self._hands = Hands(client, cluster, clock)
+        self._discouraging = Discouraging(client, cluster)
+        self._later: frozenset[str] = frozenset()
         self._retries: BackoffTable[str] = BackoffTable(clock, _RETRY)
         self._seen = -1
         self._fresh_until = 0.0
+        self._not_before = 0.0
+        self._fruitless = 0
         self._policies: dict[str, tuple[object, PoolPolicy]] = {}
         self._started_at = clock.now()
         self.remembering = Remembering(store, clock)
@@ -130,6 +138,7 @@ class Disruption:
             viewer=self.view,
             second=rules.second,
             settings=settings.execution,
+            before_drain=self._steer,
             on_deleted=self._deleted,
             on_end=self._ended,
         )
@@ -140,7 +149,7 @@ class Disruption:
     async def run(self) -> None:
         """Goes on with what was begun, and works until cancelled."""
         self.execution.abandon()
-        self._seen = -1
+        self._seen, self._not_before = -1, 0.0
         await self.remembering.load()
         self._queue.add(_LOOK)
         async with asyncio.TaskGroup() as group:
@@ -153,6 +162,7 @@ class Disruption:
             return await self.look()
         again_s = await self.execution.step(key)
         if key not in self.execution.running:
+            self._not_before = 0.0
             self._queue.forget(key)
             self._queue.add_after(_LOOK, self._settings.gather_s)
         return again_s
@@ -170,6 +180,8 @@ class Disruption:
         now = self._clock.monotonic()
         if self._cluster.stamp.value == self._seen and now < self._fresh_until:
             return self._fresh_until - now
+        if now < self._not_before:
+            return self._not_before - now
         stamp = self._cluster.stamp.value
         view = await self.view()
         started = self._clock.monotonic()
@@ -177,12 +189,14 @@ class Disruption:
         took_s = self._clock.monotonic() - started
         pause_s = max(_AGAIN_S, _PAUSE_SHARE * took_s)
         self._report(view, answer, took_s)
+        await self._discourage(answer)
         if isinstance(answer, Command) and await self._begin(answer, stamp):
             await self.remembering.save()
             return pause_s
         if isinstance(answer, Blocked):
             self._seen, self._fresh_until = stamp, self._clock.monotonic() + _FRESH_S
         await self.remembering.save()
+        self._not_before = self._clock.monotonic() + self._paced_s(answer, view.now)
         if self._cluster.stamp.value != self._seen:
             return pause_s
         retry_s = _FRESH_S
@@ -190,6 +204,35 @@ class Disruption:
             retry_s = min(max(answer.retry_at - view.now, _AGAIN_S), _FRESH_S)
             self._fresh_until = self._clock.monotonic() + retry_s
         return retry_s
+
+    def _paced_s(self, answer: Command | Blocked, now: float) -> float:
+        """Says how long not to look again whatever changes: longer each time that nothing was found.
+
+        A cluster that grows changes by the second, and every look at a large one takes the event loop's time.
+        """
+        rested = self._clock.monotonic() - self._not_before > _PACE_S
+        if isinstance(answer, Command) or self.execution.running:
+            self._fruitless = 0
+            return 0.0
+        self._fruitless = 1 if rested else self._fruitless + 1
+        paced_s = min(_AGAIN_S * 2.0 ** min(self._fruitless - 1, 10), _PACE_S)
+        return paced_s if answer.retry_at is None else min(max(answer.retry_at - now, _AGAIN_S), paced_s)
+
+    async def _discourage(self, answer: Command | Blocked) -> None:
+        """Says which nodes are to go later; while a plan is under way and nothing new is known, the same as before.
+
+        Replacements wait for the pods that they were bought for: empty as they are, others would fill them first.
+        """
+        if isinstance(answer, Command) and answer.reason is _MONEY:
+            self._later = answer.later
+        elif isinstance(answer, Blocked) and not self.execution.running:
+            self._later = frozenset()
+        await self._steer()
+
+    async def _steer(self, coming: Collection[str] = ()) -> None:
+        """Keeps pods from where they are not wanted; ``coming`` names nodes that are about to get some."""
+        execution = self.execution
+        await self._discouraging.settle({*self._later, *execution.awaited()}, {*execution.landing(), *coming})
 
     async def _propose(self, view: View) -> Command | Blocked:
         """Decides somewhere else than on the event loop."""
@@ -230,38 +273,70 @@ class Disruption:
         return View(snapshot, situation, now)
 
     async def _begin(self, command: Command, stamp: int) -> bool:
-        """Takes a command on, unless the cluster has changed under it; tells whether it did."""
-        claims, prices, pools = {}, {}, set()
+        """Takes on the stages of a command that the cluster has not changed under; tells whether there are any."""
         view = await self.view() if self._cluster.stamp.value != stamp else None
-        for name in command.remove:
-            member = self._cluster.member(name)
-            if member is None or member.claim is None or self._cluster.is_leaving(member):
-                return False
-            claims[name] = member.claim.metadata.name
-            prices[name] = self.execution.price(member.claim)
-            pools.add(member.pool)
+        stages = tuple(stage for stage in command.stages if self._stands(stage))
         if view is not None:
+            stages = self._within_budgets(stages, command.reason, view)
+        if stages and view is not None:
             found = await asyncio.to_thread(
                 self._rules.second,
-                command.stages[0],
+                stages[0],
                 command.reason,
                 view.snapshot,
                 view.situation,
                 view.now,
                 (),
             )
-            if isinstance(found, Refusal) or found.remove != command.stages[0].remove:
-                return False
-        running = begun(command, claims, prices, self._clock.now().timestamp())
-        running.pools = frozenset(pools)
-        self.execution.begin(running)
-        self.remembering.learn(
-            lambda memory: memory.promised(
-                running.key, str(command.reason), command.saving_per_hour, running.decided_at
-            )
+            if isinstance(found, Refusal) or found.remove != stages[0].remove:
+                stages = stages[1:]
+        claims, prices, pools = {}, {}, set()
+        for stage in stages:
+            for name in stage.remove:
+                member = self._cluster.member(name)
+                if member is None or member.claim is None:
+                    return False
+                claims[name] = member.claim.metadata.name
+                prices[name] = self.execution.price(member.claim)
+                pools.add(member.pool)
+        command = replace(command, stages=stages)
+        for running in begun(command, claims, prices, self._clock.now().timestamp()):
+            running.pools = frozenset(pools)
+            self.execution.begin(running)
+            self._promised(running)
+            self._queue.add(running.key)
+        return bool(stages)
+
+    def _stands(self, stage: Stage) -> bool:
+        """Tells whether the nodes of a stage are there and stay, for all that others have decided meanwhile."""
+        members = [self._cluster.member(name) for name in stage.remove]
+        return all(
+            each is not None and each.claim is not None and not self._cluster.is_leaving(each)
+            for each in members
         )
-        self._queue.add(running.key)
-        return True
+
+    def _within_budgets(self, stages: Sequence[Stage], reason: Reason, view: View) -> tuple[Stage, ...]:
+        """Gives the stages that budgets allow now, of those that they allowed when the command was thought of."""
+        quota = Quota(view.situation.candidates, view.situation.policies, view.now)
+        found = []
+        for stage in stages:
+            pools = [member.pool for name in stage.remove if (member := self._cluster.member(name))]
+            trial = quota.copy()
+            is_allowed = True
+            for pool in pools:
+                is_allowed = is_allowed and pool in view.situation.policies and trial.has_room(pool, reason)
+                trial.take(pool)
+            if is_allowed:
+                found.append(stage)
+                quota = trial
+        return tuple(found)
+
+    def _promised(self, running: Running) -> None:
+        """Remembers what a command promises."""
+        reason, saving = str(running.reason), running.act.saving_per_hour
+        self.remembering.learn(
+            lambda memory: memory.promised(running.key, reason, saving, running.decided_at)
+        )
 
     def _ended(self, command: Running, done: bool) -> None:  # noqa: FBT001 - the two ends of a command
         if not done:

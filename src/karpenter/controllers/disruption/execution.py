@@ -38,7 +38,7 @@ __all__ = ["Execution", "ExecutionSettings", "Ordering", "Second", "View"]
 _LOOK_AGAIN_S: Final = 5.0
 _MARKED_AT_ONCE: Final = 50
 # Pods may still be on their way to where the plan has them when a replacement becomes ready.
-_FIT_WITHIN_S: Final = 60.0
+_FIT_WITHIN_S: Final = 20.0
 
 
 class Ordering(Protocol):
@@ -104,6 +104,7 @@ class Execution:
         viewer: Viewer,
         second: Second,
         settings: ExecutionSettings,
+        before_drain: Callable[[Collection[str]], Awaitable[None]],
         on_deleted: Callable[[Running, Sequence[Pod]], None],
         on_end: Callable[[Running, bool], None],
     ) -> None:
@@ -117,6 +118,7 @@ class Execution:
         self._viewer = viewer
         self._second = second
         self._settings = settings
+        self._before_drain = before_drain
         self._on_deleted = on_deleted
         self._on_end = on_end
         self._free = asyncio.Semaphore(_MARKED_AT_ONCE)
@@ -154,6 +156,29 @@ class Execution:
     def keys_about(self, claim: str) -> tuple[str, ...]:
         """Gives the commands that a claim takes part in."""
         return tuple(key for key, command in self.running.items() if claim in command.concerned)
+
+    def awaited(self) -> frozenset[str]:
+        """Gives the nodes that were bought for pods which have not been told to go yet."""
+        return self._nodes(
+            name
+            for command in self.running.values()
+            if command.phase in {Phase.AWAIT, Phase.CHECK}
+            for name in command.part.launch
+        )
+
+    def landing(self) -> frozenset[str]:
+        """Gives the nodes that pods are on their way to, because theirs are being drained."""
+        return self._nodes(
+            target
+            for command in self.running.values()
+            for part in command.parts
+            if part.is_deleted
+            for _, target in part.moves_to()
+        )
+
+    def _nodes(self, names: Iterable[str]) -> frozenset[str]:
+        members = map(self._cluster.member, set(names))
+        return frozenset(member.name for member in members if member is not None)
 
     def abandon(self) -> None:
         """Forgets every command: another process may have gone on with them."""
@@ -250,7 +275,7 @@ class Execution:
         found = await self._look(command)
         if isinstance(found, Refusal):
             self._metrics.failed_validations.labels(kind_of(command.reason, len(part.claims))).inc()
-            return self._fail(command, f"{found.kind}: {found.words}")
+            return await self._give_up_stage(command, f"{found.kind}: {found.words}")
         kept = {node: part.claims[node] for node in found.remove if node in part.claims}
         dropped = [claim for node, claim in part.claims.items() if node not in kept]
         self._withdraw(part)
@@ -333,6 +358,7 @@ class Execution:
         part = command.part
         targets = {move.uid: target for move, target in part.moves_to()}
         pods = self._pods(part)
+        await self._before_drain(self._nodes(targets.values()))
         self._successors.expect(
             (pod, self._key(targets[pod.metadata.uid])) for pod in pods if pod.metadata.uid in targets
         )
@@ -347,11 +373,36 @@ class Execution:
             self._teller.terminating(claim, command.act, policy, on_it)
         part.is_deleted = True
         self._on_deleted(command, pods)
+        self._go_on(command)
+        return None
+
+    def _go_on(self, command: Running) -> None:
         if command.current + 1 < len(command.parts):
             command.current += 1
             command.phase = Phase.VALIDATE
         else:
             command.phase = Phase.FINISH
+
+    async def _give_up_stage(self, command: Running, problem: str) -> float | None:
+        """Takes a stage back that may not be carried out any more; the others go on without it."""
+        part = command.part
+        if all(each is part or each.is_deleted or not each.claims for each in command.parts):
+            return self._fail(command, problem)
+        before = sum(each or 0.0 for each in part.prices.values())
+        alone = replace(
+            command,
+            parts=[part],
+            first=command.first + command.current,
+            current=0,
+            price_before=before,
+            price_after=before - part.stage.saving_per_hour,
+            problem=problem,
+        )
+        command.parts[command.current] = Part(Stage(()), {})
+        command.price_before -= alone.price_before
+        command.price_after -= alone.price_after
+        await self._roll_back(alone)
+        self._go_on(command)
         return None
 
     async def _finish(self, command: Running) -> float | None:
@@ -368,7 +419,7 @@ class Execution:
         del self.running[command.key]
         if gone:
             command.realised_per_hour = self._realised(gone)
-            self._teller.settled(command.act, command.realised_per_hour)
+            self._teller.settled(command.act, command.pools, command.realised_per_hour)
         self._on_end(command, bool(gone))
         return None
 
@@ -385,9 +436,9 @@ class Execution:
         return saved
 
     def price(self, claim: NodeClaim) -> float | None:
-        """Gives what a claim's machine costs an hour; None if nobody knows."""
+        """Gives what a claim's machine usually costs an hour, as the decision counted; None if nobody knows."""
         catalogue = self.catalogues.get(claim.metadata.labels.get(names.NODEPOOL, ""))
-        return price_of(claim.metadata.labels, catalogue) if catalogue is not None else None
+        return price_of(claim.metadata.labels, catalogue.at_usual_prices()) if catalogue is not None else None
 
     async def _roll_back(self, command: Running) -> float | None:
         """Takes back what was not deleted yet; each write may fail, and is then done again."""
@@ -403,7 +454,7 @@ class Execution:
         command.parts = [part for part in command.parts if part.is_deleted]
         command.phase = Phase.FINISH
         if not command.parts:
-            del self.running[command.key]
+            self.running.pop(command.key, None)
         return None
 
     async def _dismiss(self, name: str) -> None:

@@ -67,8 +67,8 @@ class Running:
         reason: Why.
         words: One sentence.
         parts: Its stages.
-        first: Which of the command's stages the first part is: stages that another process has begun are gone on with
-            one by one.
+        first: Which of the command's stages the first part is: stages that go side by side are a command each, and so
+            are those that another process has begun.
         price_before: Dollars an hour of all that goes.
         price_after: Dollars an hour of all that comes.
         current: Which stage is being carried out.
@@ -153,20 +153,42 @@ class Running:
         )
 
 
-def begun(command: Command, claims: dict[str, str], prices: dict[str, float | None], now: float) -> Running:
-    """Gives a command as it begins; ``claims`` has the claim of each node, ``prices`` what each costs."""
-    parts = []
-    for stage in command.stages:
+def begun(
+    command: Command, claims: dict[str, str], prices: dict[str, float | None], now: float
+) -> tuple[Running, ...]:
+    """Gives a command as it begins; ``claims`` has the claim of each node, ``prices`` what each costs.
+
+    Stages that something is bought for go side by side, each by itself: none waits for the machines of another. The
+    stages before them need nothing but room, and follow each other.
+    """
+    first = next((index for index, stage in enumerate(command.stages) if stage.launch), len(command.stages))
+    groups = [range(first)] if first else []
+    groups += [range(index, index + 1) for index in range(first, len(command.stages))]
+    return tuple(_begun(command, group, claims, prices, now) for group in groups)
+
+
+def _begun(
+    command: Command,
+    group: range,
+    claims: dict[str, str],
+    prices: dict[str, float | None],
+    now: float,
+) -> Running:
+    parts, before, saving = [], 0.0, 0.0
+    for stage in command.stages[group.start : group.stop]:
         own = {node: claims[node] for node in stage.remove}
         parts.append(Part(stage, own, prices={own[node]: prices.get(node) for node in own}))
+        before += sum(prices.get(node) or 0.0 for node in own)
+        saving += stage.saving_per_hour
     running = Running(
         id=command.id,
         decided_at=now,
         reason=command.reason,
         words=command.words,
         parts=parts,
-        price_before=command.price_before,
-        price_after=command.price_after,
+        first=group.start,
+        price_before=before,
+        price_after=before - saving,
     )
     for index, part in enumerate(parts):
         part.launch = running.names_of(index)

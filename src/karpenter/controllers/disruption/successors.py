@@ -25,6 +25,8 @@ __all__ = ["Successors"]
 
 # A successor that the scheduler has not bound by then is an ordinary pod that waits.
 _PROMISED_S: Final = 60.0
+# One that the scheduler finds no place for: room may still come with a pod that ends, but not for long.
+_REFUSED_S: Final = 5.0
 # A controller that has made no successor by then makes none: the workload has fewer replicas now.
 _EXPECTED_S: Final = 600.0
 
@@ -90,6 +92,8 @@ class Successors:
             self._landed(pod)
         elif change.old is None and is_active(pod):
             self._appeared(pod)
+        elif _is_refused(pod) and not (change.old is not None and _is_refused(change.old)):
+            self._was_refused(pod)
 
     def _appeared(self, pod: Pod) -> None:
         places = self._places.get(_owner(pod), [])
@@ -106,6 +110,12 @@ class Successors:
         self._to_tell.add(chosen.member)
         self._arrived.set()
 
+    def _was_refused(self, pod: Pod) -> None:
+        """Lets the promise to a pod end soon: others have come to where it was to go."""
+        planned = self._planned.get(pod.metadata.uid)
+        if planned and self._cluster.nominations.member_of(pod.metadata.uid) == planned:
+            self._cluster.nominations.promise([pod.metadata.uid], planned, _REFUSED_S)
+
     def _is_free(self, place: _Place) -> bool:
         """Tells whether the predecessor is on its way out or gone."""
         return all(not is_active(pod) for pod in self._cluster.informers.pods.by("uid", place.uid))
@@ -118,6 +128,10 @@ class Successors:
         names = {planned, member.name if member is not None else planned}
         outcome = "planned" if pod.spec.node_name in names else "elsewhere"
         self._metrics.placements.labels(outcome).inc()
+
+
+def _is_refused(pod: Pod) -> bool:
+    return any(each.type == "PodScheduled" and each.status == "False" for each in pod.status.conditions)
 
 
 def _owner(pod: Pod) -> str:

@@ -156,6 +156,8 @@ class Teller:
             },
             detail=act.words,
         )
+        if act.reason == Reason.UNDERUTILIZED:
+            self._tell_about(members, "ConsolidationCandidate", act.words)
         self._metrics.disruption_decisions.labels(*act.labels).inc()
         for pool in sorted({member.pool for member in members if member is not None}):
             self._metrics.disruption_decisions_by_pool.labels(*act.labels, pool).inc()
@@ -199,6 +201,9 @@ class Teller:
     def rolled_back(self, act: Act, claims: Sequence[str], problem: str, *, is_blameless: bool) -> None:
         """Says that a command was taken back, and whether that is nobody's fault."""
         named = list(claims)[:_MOST_NAMED]
+        if act.reason == Reason.UNDERUTILIZED:
+            members = [self._cluster.member(name) for name in claims]
+            self._tell_about(members, "ConsolidationRejected", problem)
         if is_blameless:
             self._log.info(
                 "taking back a disruption command", command=act.id, detail=problem, nodeclaims=named
@@ -220,7 +225,7 @@ class Teller:
             command=act.id,
         )
 
-    def settled(self, act: Act, realised_per_hour: float | None) -> None:
+    def settled(self, act: Act, pools: Iterable[str], realised_per_hour: float | None) -> None:
         """Says what came of a command; nothing about money where a price is not known."""
         if realised_per_hour is None:
             self._log.info("disrupted node(s)", command=act.id, reason=act.reason.lower())
@@ -235,11 +240,15 @@ class Teller:
                 "promised-savings-per-hour": round(act.saving_per_hour, 5),
             },
         )
+        words = f"command {act.id} saves {realised_per_hour:.4f} $/h; it promised {act.saving_per_hour:.4f}"
+        # Its nodes are gone, and so nobody would see it there.
+        for pool in filter(None, map(self._cluster.pool, sorted(pools))):
+            self._recorder.tell(Subject.of(NODE_POOLS, pool), "DisruptionSettled", f"{act.reason}: {words}")
         self._decisions.record(
             DecisionKind.SETTLE,
             *(f"NodeClaim/{name}" for name in act.claims),
             reason=act.reason,
-            message=f"command {act.id} saves {realised_per_hour:.4f} $/h; it promised {act.saving_per_hour:.4f}",
+            message=words,
             price_before=act.price_before,
             price_after=act.price_before - realised_per_hour,
             command=act.id,
@@ -306,6 +315,12 @@ class Teller:
         weighed = sum(each.kind in _WEIGHED for each in verdicts.values())
         self._metrics.eligible_nodes.labels("drifted").set(drifted)
         self._metrics.eligible_nodes.labels("underutilized").set(weighed)
+
+    def _tell_about(self, members: Iterable[Member | None], reason: str, words: str) -> None:
+        """Says something on the nodes of a command, and on their claims; rarely the same."""
+        for member in members:
+            for subject in _subjects(member) if member is not None else ():
+                self._recorder.tell(subject, reason, words, quiet_s=_QUIET_S)
 
     def _tell_pool(self, name: str, reason: Reason, budget: str) -> None:
         pool = self._cluster.pool(name)

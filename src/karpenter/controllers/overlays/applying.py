@@ -166,7 +166,12 @@ def _priced(
 ) -> Offering:
     for overlay in overlays:
         if overlay.is_about_price and _is_about(overlay, kind, offering, labels):
-            return replace(offering, price_per_hour=overlay.price_for(offering.price_per_hour))
+            usual = offering.usual_price_per_hour
+            return replace(
+                offering,
+                price_per_hour=overlay.price_for(offering.price_per_hour),
+                usual_price_per_hour=None if usual is None else overlay.price_for(usual),
+            )
     return offering
 
 

@@ -166,11 +166,16 @@ class NodeTermination:
             return False
         if claim is None or is_true(claim.status.conditions, DRAINED):
             return True
-        opened = _condition_since(claim, DRAINED, "Unknown")
-        if opened is None:
+        # Whoever takes a node away for a reason of ours has tainted it before, and often long before.
+        known = (
+            _condition_since(claim, DISRUPTION_REASON, "True"),
+            _condition_since(claim, DRAINED, "Unknown"),
+        )
+        closed = min((each for each in known if each is not None), default=None)
+        if closed is None:
             await self._condition(claim, DRAINED, "Unknown", "Draining", "waiting for pods that come late")
             return False
-        if now - opened < _LEAST_DRAIN:
+        if now - closed < _LEAST_DRAIN:
             return False
         await self._condition(claim, DRAINED, "True", "Drained", "")
         self._metrics.nodes_drained.labels(claim.metadata.labels.get(names.NODEPOOL, "")).inc()

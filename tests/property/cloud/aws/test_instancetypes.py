@@ -114,6 +114,9 @@ class _AnyPrices:
     def spot(self, instance_type: str, zone: str) -> float | None:  # noqa: ARG002
         return self._prices.get(zone)
 
+    def usual_spot(self, instance_type: str, zone: str) -> float | None:  # noqa: ARG002
+        return None
+
 
 ZONES = {name: Zone(name, f"id-{name}", (f"subnet-{name}",)) for name in ("za", "zb", "zc")}
 

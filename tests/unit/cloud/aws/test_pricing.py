@@ -8,6 +8,7 @@ import pytest
 
 from karpenter import facts
 from karpenter.cloud.aws.pricing import (
+    ListPrices,
     PriceChange,
     PriceError,
     Prices,
@@ -15,6 +16,7 @@ from karpenter.cloud.aws.pricing import (
     RefusedPrice,
     Source,
 )
+from karpenter.errors import KarpenterError
 from karpenter.kit.clock import FakeClock
 from tests.unit.cloud.aws.fakes import FakeAws, aws_error
 
@@ -358,3 +360,90 @@ async def test_a_refused_price_never_reaches_a_quote() -> None:
 
     assert given.quote("m5.large", "on-demand") == Quote(0.096, Source.PACKAGE, None)
     assert given.spot("m5.large", "us-west-2a") == 0.096
+
+
+ZONE = "us-west-2a"
+
+
+def moving(*by_sample: float | str) -> Any:
+    """Answer with the newest of the prices now, and with one of them for each four hours before."""
+
+    def answer(**parameters: Any) -> dict[str, Any]:
+        at = parameters["StartTime"]
+        sample = -1 if "EndTime" not in parameters else len(by_sample) - 1 - int((NOW - at).seconds / 14_400)
+        return {"SpotPriceHistory": [spot("m5.large", ZONE, by_sample[sample], at)]}
+
+    return answer
+
+
+async def usual(*by_sample: float | str) -> Prices:
+    given = prices()
+    aws_of(given).answers = {"DescribeSpotPriceHistory": moving(*by_sample)}
+    await given.refresh_spot()
+    await given.refresh_usual()
+    return given
+
+
+async def test_the_usual_price_is_the_mean_of_the_day_and_the_price_is_the_newest() -> None:
+    given = await usual(0.02, 0.03, 0.04, 0.05, 0.06, 0.08)
+
+    assert given.spot("m5.large", ZONE) == 0.08
+    assert given.usual_spot("m5.large", ZONE) == pytest.approx(0.28 / 6)
+    assert given.usual_spot("m5.large", "us-west-2b") is None
+
+
+async def test_before_the_day_was_asked_for_no_usual_price_is_known() -> None:
+    given = prices()
+
+    await given.refresh_spot()
+
+    assert given.usual_spot("m5.large", ZONE) is None
+    assert ListPrices("us-west-2").usual_spot("m5.large", ZONE) is None
+
+
+async def test_a_price_of_the_day_that_cannot_be_right_does_not_count() -> None:
+    given = await usual("nan", 0, 99.0, 0.04, 0.06, 0.05)
+
+    assert given.usual_spot("m5.large", ZONE) == pytest.approx(0.05)
+
+
+async def test_what_has_no_price_in_the_last_day_has_no_usual_one() -> None:
+    given = await usual("nan", "nan", "nan", "nan", "nan", 0.05)
+    assert given.usual_spot("m5.large", ZONE) == 0.05
+
+    aws_of(given).answers = {"DescribeSpotPriceHistory": {"SpotPriceHistory": []}}
+    given._clock = FakeClock(NOW + timedelta(days=2))
+    await given.refresh_usual()
+
+    assert given.usual_spot("m5.large", ZONE) is None
+
+
+async def test_only_what_is_not_known_yet_is_asked_for_and_a_change_is_another_version() -> None:
+    given = await usual(0.05, 0.05, 0.05, 0.05, 0.05, 0.05)
+    asked, version = len(aws_of(given).named("DescribeSpotPriceHistory")), given.version
+
+    await given.refresh_usual()
+
+    assert asked == 7
+    assert len(aws_of(given).named("DescribeSpotPriceHistory")) == 7
+    assert given.version == version
+
+    given._clock = FakeClock(NOW + timedelta(hours=4))
+    dearer = {"SpotPriceHistory": [spot("m5.large", ZONE, 0.11)]}
+    aws_of(given).answers = {"DescribeSpotPriceHistory": dearer}
+    await given.refresh_usual()
+
+    assert len(aws_of(given).named("DescribeSpotPriceHistory")) == 8
+    assert given.version == version + 1
+    assert given.usual_spot("m5.large", ZONE) == pytest.approx(0.06)
+
+
+async def test_a_market_that_does_not_answer_leaves_what_was_known() -> None:
+    given = await usual(0.05, 0.05, 0.05, 0.05, 0.05, 0.05)
+    aws_of(given).answers = {"DescribeSpotPriceHistory": aws_error("RequestLimitExceeded")}
+    given._clock = FakeClock(NOW + timedelta(hours=4))
+
+    with pytest.raises(KarpenterError):
+        await given.refresh_usual()
+
+    assert given.usual_spot("m5.large", ZONE) == pytest.approx(0.05)

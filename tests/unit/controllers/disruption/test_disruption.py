@@ -2,12 +2,15 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from karpenter.api import labels as names
 from karpenter.consolidation import Blocked, Command, Memory, Reason, Stage, Verdict, VerdictKind
+from karpenter.controllers.tainting import is_tainted
+from karpenter.kube import ForbiddenError
 from karpenter.kube.kinds import NODE_CLAIMS, NODES, PODS
 from karpenter.observe import DecisionKind
 from tests.unit.controllers.disruption.world import World
@@ -45,11 +48,43 @@ async def test_a_quiet_cluster_is_looked_at_once() -> None:
     assert first == second == 300.0
     assert len(asked) == 1
     world.pods(1, "n1", app="more")
+    assert await world.disruption.look() == 1.0
+    await world.clock.advance(1)
     await world.disruption.look()
     assert len(asked) == 2
     await world.clock.advance(300)
     await world.disruption.look()
     assert len(asked) == 3
+
+
+async def test_a_cluster_that_changes_all_the_time_is_looked_at_ever_less_often_but_every_ten_seconds() -> (
+    None
+):
+    world = settled()
+    looks = []
+
+    def propose(*_: Any) -> Blocked:
+        looks.append(world.clock.monotonic())
+        return Blocked("nothing")
+
+    world.propose = propose
+    world.start()
+
+    for second in range(60):
+        world.pods(1, "n1", app=f"app-{second}")
+        await world.disruption.look()
+        await world.clock.advance(1)
+    await world.clock.advance(30)
+    world.pods(1, "n1", app="later")
+    await world.disruption.look()
+    await world.clock.advance(1)
+    world.pods(1, "n1", app="at-once")
+    await world.disruption.look()
+
+    gaps = [round(later - sooner) for sooner, later in pairwise(looks)]
+    assert gaps[:4] == [1, 2, 4, 8]
+    assert set(gaps[4:-2]) == {10}
+    assert gaps[-1] == 1
 
 
 async def test_it_looks_again_when_the_answer_may_be_another_without_a_change() -> None:
@@ -157,6 +192,7 @@ async def test_why_each_node_stays_is_told_once_as_event_metric_and_decision() -
         world.propose, world.disruption._rules.second, world.disruption._rules.pool_policy
     )
     world.pods(1, "n1", app="again")
+    await world.clock.advance(10)
     await world.disruption.look()
     assert staying._value.get() == 0
 
@@ -274,3 +310,111 @@ async def test_a_pod_evicted_by_us_goes_where_the_plan_has_room_even_when_it_is_
     promised = world.cluster.nominations.member_of(made.metadata.uid)
     assert promised.startswith("claim-")
     assert promised != gone.metadata.name
+
+
+def later(world: World) -> list[str]:
+    """The nodes that pods are kept from because they go later."""
+    return [each.metadata.name for each in world.nodes if is_tainted(each, names.DISRUPTED_LATER_TAINT)]
+
+
+async def test_nodes_that_a_plan_takes_later_are_shunned_until_it_is_done_or_another_is_made() -> None:
+    world = World()
+    for name in ("n1", "n2", "n3"):
+        world.node(name)
+        world.pods(1, name, app=name)
+    plans = [
+        Command(
+            "one", Reason.UNDERUTILIZED, (Stage(("n1",)),), 0.1, 0.0, 1, 1.0, "", {}, frozenset({"n2", "n3"})
+        ),
+        Blocked("its budget is used up"),
+        Command("two", Reason.EMPTY, (Stage(("n4",)),), 0.1, 0.0, 0, 0.0, "delete n4"),
+        Command(
+            "three", Reason.UNDERUTILIZED, (Stage(("n1",)),), 0.1, 0.0, 1, 1.0, "", {}, frozenset({"n3"})
+        ),
+        Blocked("all is well"),
+    ]
+    seen = []
+    world.propose = lambda *_: plans.pop(0)
+    world.start()
+
+    for _ in range(4):
+        await world.disruption.look()
+        seen.append(later(world))
+        world.pods(1, "n3", app="another")
+    world.disruption.execution.abandon()
+    await world.disruption.look()
+
+    assert seen == [["n2", "n3"], ["n2", "n3"], ["n2", "n3"], ["n3"]]
+    assert later(world) == []
+    assert all(not each.taints for each in (await world.disruption.view()).snapshot.nodes)
+
+
+async def test_a_node_that_cannot_be_written_to_is_left_for_the_next_plan() -> None:
+    world = World()
+    world.node("n1")
+    world.start()
+
+    async def refuse(*_: Any, **__: Any) -> Any:
+        raise ForbiddenError("no", status=403)
+
+    world.client.patch = refuse  # type: ignore[method-assign]
+
+    await world.disruption._discouraging.settle(["n1"], ())
+
+    assert later(world) == []
+
+
+async def test_a_replacement_waits_for_the_pods_that_it_was_bought_for() -> None:
+    world = World()
+    world.node("n1", "m5.xlarge")
+    world.pods(1, "n1")
+    await world.look()
+    await world.pass_time(16.0)
+    await world.step()
+    world.live()
+    replacement = next(each.metadata.name for each in world.nodes if each.metadata.name != "n1")
+
+    await world.disruption.look()
+    waiting = later(world)
+    await world.step()
+
+    assert waiting == [replacement]
+    assert later(world) == []
+    assert any(each.metadata.deletion_timestamp for each in world.claims)
+
+
+async def test_while_nodes_are_drained_pods_are_led_to_where_the_plan_has_room() -> None:
+    world = World()
+    for name in ("n1", "n2", "n3"):
+        world.node(name)
+        world.pods(2, name, app=name)
+    world.start()
+    settle = world.disruption._discouraging.settle
+
+    await settle(["n3"], ["n2"])
+    steered = later(world)
+    await settle(["n3"], ())
+    afterwards = later(world)
+    await settle((), ())
+
+    assert steered == ["n1", "n3"]
+    assert afterwards == ["n3"]
+    assert later(world) == []
+
+
+async def test_stages_that_budgets_no_longer_allow_are_left_out() -> None:
+    world = World(disruption={"budgets": [{"nodes": "1"}]})
+    for name in ("n1", "n2", "n3"):
+        world.node(name)
+
+    def propose(*_: Any) -> Command:
+        world.pods(1, "n3")
+        stages = (Stage(("n1",)), Stage(("n2",)))
+        return Command("id", Reason.EMPTY, stages, 0.2, 0.0, 0, 0.0, "delete n1, n2")
+
+    world.propose = propose
+    world.start()
+
+    await world.look()
+
+    assert world.tainted == ["n1"]

@@ -3,14 +3,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from karpenter.api import labels as names
-from karpenter.consolidation import Refusal
+from karpenter.consolidation import Command, Reason, Refusal, Stage
 from karpenter.controllers.disruption.execution import ExecutionSettings
-from karpenter.controllers.disruption.running import Phase
+from karpenter.controllers.disruption.running import Phase, begun
 from karpenter.kube import ConflictError, ForbiddenError, NotFoundError
 from karpenter.kube.kinds import NODE_CLAIMS, NODES
 from karpenter.observe import DecisionKind
@@ -393,34 +394,89 @@ async def test_pods_that_do_not_fit_the_replacement_yet_are_waited_for_and_then_
     assert rolled_back(world)[0].endswith("churn: protected now")
 
 
-async def test_stages_follow_each_other_and_what_fails_later_undoes_nothing_before() -> None:
+async def test_stages_follow_each_other_and_one_that_fails_is_taken_back_alone() -> None:
     world = World()
     for number in range(1, 7):
         world.node(f"n{number}")
         world.pods(3, f"n{number}", app=f"app{number}")
     await world.look()
     [running] = world.disruption.execution.running.values()
-    assert len(running.parts) > 1
-    first = set(running.parts[0].claims)
+    assert len(running.parts) == 3
+    refused = set(running.parts[1].claims)
+    others = {*running.parts[0].claims, *running.parts[2].claims}
     second = world.disruption.execution._second
     seen: list[tuple[str, ...]] = []
 
-    def refuse_later(stage: Any, *rest: Any) -> Any:
+    def refuse_one(stage: Any, *rest: Any) -> Any:
         seen.append(stage.remove)
+        return Refusal("budget", "enough") if set(stage.remove) == refused else second(stage, *rest)
+
+    world.disruption.execution._second = refuse_one
+    await world.pass_time(16.0)
+    await world.step()
+
+    assert len(seen) == 3
+    left = {each.metadata.name for each in world.nodes if each.metadata.deletion_timestamp is None}
+    assert all(world.cluster.is_going(world.cluster.member(name)) for name in others)  # type: ignore[arg-type]
+    assert sorted(world.tainted) == sorted(others & left)
+    assert len(rolled_back(world)) == 1
+    assert running.act.saving_per_hour == pytest.approx(2 * 0.096)
+    world.live()
+    await world.step()
+    assert world.disruption.execution.running == {}
+    [settled] = [each for each in world.decisions.since() if each.kind is DecisionKind.SETTLE]
+    assert settled.details["realised_per_hour"] == pytest.approx(2 * 0.096)
+    assert {("Node", "ConsolidationCandidate"), ("NodeClaim", "ConsolidationRejected")} <= set(world.told)
+    assert ("NodePool", "DisruptionSettled") in world.told
+
+
+async def test_a_command_whose_last_stages_all_fail_ends_with_what_was_done() -> None:
+    world = World()
+    for number in range(1, 7):
+        world.node(f"n{number}")
+        world.pods(3, f"n{number}", app=f"app{number}")
+    await world.look()
+    [running] = world.disruption.execution.running.values()
+    first = set(running.parts[0].claims)
+    second = world.disruption.execution._second
+
+    def refuse_later(stage: Any, *rest: Any) -> Any:
         return second(stage, *rest) if set(stage.remove) == first else Refusal("budget", "enough")
 
     world.disruption.execution._second = refuse_later
     await world.pass_time(16.0)
     await world.step()
-
-    assert len(seen) == 2
-    left = {each.metadata.name for each in world.nodes if each.metadata.deletion_timestamp is None}
-    assert all(world.cluster.is_going(world.cluster.member(name)) for name in first)  # type: ignore[arg-type]
-    assert sorted(world.tainted) == sorted(first & left)
     world.live()
     await world.step()
+
     assert world.disruption.execution.running == {}
-    assert [each.kind for each in world.decisions.since()][-1] is DecisionKind.SETTLE
+    assert len(rolled_back(world)) == 2
+    assert {each.metadata.name for each in world.nodes} == {f"n{number}" for number in range(1, 7)} - first
+
+
+def test_stages_that_something_is_bought_for_go_side_by_side() -> None:
+    bought: Any = SimpleNamespace(pool="default")
+    stages = (
+        Stage(("a",), saving_per_hour=1.0),
+        Stage(("b",), saving_per_hour=2.0),
+        Stage(("c", "d"), launch=(bought,), saving_per_hour=0.5),
+        Stage(("e",), launch=(bought,), saving_per_hour=0.25),
+    )
+    command = Command("id", Reason.UNDERUTILIZED, stages, 10.0, 6.25, 5, 5.0, "words")
+    claims = {name: f"claim-{name}" for name in "abcde"}
+
+    running = begun(command, claims, dict.fromkeys("abcde", 2.0), 7.0)
+
+    assert [each.claims for each in running] == [
+        ("claim-a", "claim-b"),
+        ("claim-c", "claim-d"),
+        ("claim-e",),
+    ]
+    assert [each.first for each in running] == [0, 2, 3]
+    assert [each.act.saving_per_hour for each in running] == [3.0, 0.5, 0.25]
+    assert [each.price_before for each in running] == [4.0, 4.0, 2.0]
+    assert len({each.key for each in running}) == 3
+    assert len({name for each in running for part in each.parts for name in part.launch}) == 2
 
 
 async def test_a_node_that_goes_by_itself_while_a_command_waits_is_not_taken_back_from_anybody() -> None:

@@ -118,3 +118,23 @@ async def test_a_place_that_is_still_waited_for_is_kept_when_others_come() -> No
     scene.successors.expect([(other, "claim-new")])
 
     assert len(scene.successors._places) == 2
+
+
+async def test_a_successor_that_the_scheduler_finds_no_place_for_is_soon_an_ordinary_pod() -> None:
+    scene = Scene()
+    first = scene.pod()
+    scene.successors.expect([(first, "claim-new")])
+    await scene.end(first)
+    second = scene.pod(node="")
+    refused = {
+        "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+    }
+
+    await scene.world.client.patch(PODS, second.metadata.name, refused, "shop", subresource="status")
+    await scene.world.clock.advance(4.0)
+    before = scene.promised(second)
+    await scene.world.client.patch(PODS, second.metadata.name, {"metadata": {"labels": {"a": "b"}}}, "shop")
+    await scene.world.clock.advance(2.0)
+
+    assert before == "claim-new"
+    assert scene.promised(second) == ""

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -41,6 +42,16 @@ def overlay(name: str = "o", weight: int | None = None, **spec: Any) -> NodeOver
 def wants(key: str, *values: str) -> list[dict[str, Any]]:
     """Requirements with one label."""
     return [{"key": key, "operator": "In", "values": list(values)}]
+
+
+def test_an_overlay_changes_what_it_usually_costs_too() -> None:
+    steady = kind("m5.large")
+    first, second = steady.offerings
+    moving = replace(steady, offerings=(replace(first, usual_price_per_hour=0.2), second))
+
+    [found] = applied([moving], [read_overlay(overlay(priceAdjustment="+50%"))], {})
+
+    assert [each.usual_price_per_hour for each in found.offerings] == [pytest.approx(0.3), None]
 
 
 @pytest.mark.parametrize(

@@ -213,6 +213,22 @@ async def test_a_grace_period_ends_the_waiting() -> None:
     assert forced[0].body["gracePeriodSeconds"] <= 30
 
 
+async def test_a_node_that_was_tainted_long_before_is_not_held_for_pods_that_come_late() -> None:
+    scene = Scene()
+    marked = {
+        "type": "DisruptionReason",
+        "status": "True",
+        "reason": "Underutilized",
+        "lastTransitionTime": "2025-12-31T23:59:00Z",
+    }
+    await scene.client.patch(NODE_CLAIMS, "c1", {"status": {"conditions": [marked]}}, subresource="status")
+    await scene.client.delete(NODE_CLAIMS, "c1")
+
+    await scene.step(2)
+
+    assert scene.cloud.deleted == [ID]
+
+
 async def test_pods_that_come_late_are_seen_before_the_instance_goes() -> None:
     scene = Scene()
     await scene.client.delete(NODE_CLAIMS, "c1")

@@ -45,6 +45,9 @@ class PriceSource(Protocol):
     def spot(self, instance_type: str, zone: str) -> float | None:
         """Returns dollars per hour."""
 
+    def usual_spot(self, instance_type: str, zone: str) -> float | None:
+        """Returns dollars per hour over the last day; ``None`` where that is not known."""
+
 
 @dataclass(frozen=True, slots=True)
 class Zone:
@@ -136,6 +139,9 @@ def _listed(
             if capacity_type not in facts.usage_classes:
                 continue
             price = market.price(capacity_type, facts.name, zone.name)
+            usual = None
+            if capacity_type == labels.SPOT and price is not None:
+                usual = market.prices.usual_spot(facts.name, zone.name)
             sold_out = shortage and market.unavailable.is_out(
                 capacity_type,
                 facts.name,
@@ -150,6 +156,7 @@ def _listed(
                 price_per_hour=UNPRICED if price is None else price,
                 available=usable and price is not None and not sold_out,
                 labels=_labels(zone.id, partition, tenancy),
+                usual_price_per_hour=usual,
             )
 
 

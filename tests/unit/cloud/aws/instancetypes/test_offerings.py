@@ -25,6 +25,7 @@ class Priced:
     market: dict[tuple[str, str], float] = field(
         default_factory=lambda: {("m5.large", "us-west-2a"): 0.03, ("m5.large", "us-west-2b"): 0.04}
     )
+    usual: dict[tuple[str, str], float] = field(default_factory=lambda: {("m5.large", "us-west-2a"): 0.035})
     version: int = 0
 
     def on_demand(self, instance_type: str) -> float | None:
@@ -32,6 +33,9 @@ class Priced:
 
     def spot(self, instance_type: str, zone: str) -> float | None:
         return self.market.get((instance_type, zone))
+
+    def usual_spot(self, instance_type: str, zone: str) -> float | None:
+        return self.usual.get((instance_type, zone))
 
 
 def market(**options: Any) -> Market:
@@ -61,6 +65,15 @@ def test_a_type_is_offered_in_each_zone_of_the_class_and_each_capacity_type() ->
         ("a", "spot", 0.03, True),
         ("b", "on-demand", 0.1, True),
         ("b", "spot", 0.04, True),
+    ]
+
+
+def test_spot_says_what_it_usually_costs_where_that_is_known() -> None:
+    assert [(each.capacity_type, each.usual_price_per_hour) for each in made()] == [
+        ("on-demand", None),
+        ("spot", 0.035),
+        ("on-demand", None),
+        ("spot", None),
     ]
 
 
