@@ -17,14 +17,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from tests.e2e.papercloud import PaperCloud
+
 from karpenter.api import labels as names
 from karpenter.api.base import to_wire
 from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.api.nodeclaim import NodeClaim
-from karpenter.api.nodepool import NodePool
 from karpenter.cli.running import told_to_stop
 from karpenter.cloud.errors import InsufficientCapacityError, NodeClaimNotFoundError
-from karpenter.cloud.protocol import Machine, NodeClassReadiness, RepairPolicy
+from karpenter.cloud.protocol import Machine
 from karpenter.kit.clock import SystemClock
 from karpenter.kube import Client, load_config
 from karpenter.kube.kinds import NODES
@@ -35,7 +36,7 @@ from karpenter.observe import configure
 from karpenter.operator.runtime import CloudParts, Operator, Surroundings
 from karpenter.operator.settings import read_settings
 
-__all__ = ["PaperCloud", "read_types"]
+__all__ = ["ListedCloud", "read_types"]
 
 # What the kwok provider takes off every type.
 _RESERVED: Final = {"cpu": 100, "memory": 10 << 20}
@@ -56,21 +57,18 @@ def read_types(text: str) -> tuple[InstanceType, ...]:
     return tuple(found)
 
 
-class PaperCloud:
+class ListedCloud(PaperCloud):
     """Sells what is on the list; a machine is its Node."""
 
-    name = "paper"
-
     def __init__(self, types: Sequence[InstanceType], client: Client) -> None:
-        self._types = {each.name: each for each in types}
+        super().__init__(types)
         self._client = client
-        self._machines: dict[str, Machine] = {}
         self._numbers = itertools.count(1)
 
     async def create(self, claim: NodeClaim, node_class: EC2NodeClass) -> Machine:
         """Launches the cheapest that a claim allows, once per claim."""
         del node_class
-        known = next((each for each in self._machines.values() if each.claim_uid == claim.metadata.uid), None)
+        known = self.launched_for(claim)
         if known is not None:
             return known
         kind, offering = self._cheapest(claim)
@@ -89,16 +87,15 @@ class PaperCloud:
             claim_uid=claim.metadata.uid,
             created_at=SystemClock().now(),
         )
-        self._machines[machine.provider_id] = machine
+        self.machines[machine.provider_id] = machine
         await self._client.create(NODES, _node(node_name, machine))
         return machine
 
     def _cheapest(self, claim: NodeClaim) -> tuple[InstanceType, Offering]:
         wanted = Requirements.from_expressions(claim.spec.requirements)
-        allowed = next(each.values for each in claim.spec.requirements if each.key == names.INSTANCE_TYPE)
         found = [
             (offering.price_per_hour, kind.name, offering.zone, kind, offering)
-            for kind in (self._types[name] for name in allowed if name in self._types)
+            for kind in self.allowed(claim)
             for offering in kind.offerings
             if Requirements.from_labels(
                 {names.ZONE: offering.zone, names.CAPACITY_TYPE: offering.capacity_type, **kind.labels}
@@ -111,37 +108,8 @@ class PaperCloud:
 
     async def delete(self, provider_id: str) -> None:
         """Ends a machine; it is gone at once."""
-        self._machines.pop(provider_id, None)
+        self.machines.pop(provider_id, None)
         raise NodeClaimNotFoundError(provider_id)
-
-    async def get(self, provider_id: str) -> Machine:
-        """Looks at a machine."""
-        if provider_id not in self._machines:
-            raise NodeClaimNotFoundError(provider_id)
-        return self._machines[provider_id]
-
-    async def list(self) -> Sequence[Machine]:
-        """Looks at all."""
-        return list(self._machines.values())
-
-    async def instance_types(self, pool: NodePool, node_class: EC2NodeClass) -> Sequence[InstanceType]:
-        """Sells the same to everybody."""
-        del pool, node_class
-        return tuple(self._types.values())
-
-    async def drift_reason(self, claim: NodeClaim, node_class: EC2NodeClass) -> str:
-        """Nothing drifts."""
-        del claim, node_class
-        return ""
-
-    def readiness(self, node_class: EC2NodeClass) -> NodeClassReadiness:
-        """Every class is ready."""
-        del node_class
-        return NodeClassReadiness(ready=True)
-
-    def repair_policies(self) -> Sequence[RepairPolicy]:
-        """Nothing is repaired."""
-        return ()
 
 
 def _node(name: str, machine: Machine) -> dict[str, Any]:
@@ -161,7 +129,7 @@ async def _run(types: Sequence[InstanceType]) -> None:
 
     async def make(parts: Surroundings, fence: Callable[[], None]) -> CloudParts:
         del fence
-        return CloudParts(PaperCloud(types, parts.client))
+        return CloudParts(ListedCloud(types, parts.client))
 
     operator = Operator(settings, load_config(), make, identity="benchmark", clock=SystemClock())
     await operator.run(told_to_stop())

@@ -17,6 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from benchmarks.live.papercloud import read_types
+
 from karpenter.api import labels as names
 from karpenter.api.core import Node
 from karpenter.api.ec2nodeclass import EC2NodeClass
@@ -25,7 +27,6 @@ from karpenter.cloud.errors import NodeClaimNotFoundError
 from karpenter.cloud.protocol import Machine
 from karpenter.kube import Client, ConflictError, NotFoundError
 from karpenter.kube.kinds import NODES, PODS
-from karpenter.model.instancetypes import InstanceType, Offering
 from karpenter.model.resources import Resources
 from tests.e2e.papercloud import PaperCloud
 
@@ -40,7 +41,11 @@ _HEARTBEAT_S = 1.0
 
 def write_types(path: Path) -> Path:
     """Write the price list as the kwok build reads it, and give its path."""
+    path.write_text(_listed(), encoding="utf-8")
+    return path
 
+
+def _listed() -> str:
     def requires(key: str, value: str) -> dict[str, Any]:
         return {"key": key, "operator": "In", "values": [value]}
 
@@ -63,16 +68,7 @@ def write_types(path: Path) -> Path:
         }
         for name, (cpu, price) in _SOLD.items()
     ]
-    path.write_text(json.dumps(listed), encoding="utf-8")
-    return path
-
-
-def _type(name: str, cpu: int, price: float) -> InstanceType:
-    capacity = Resources.parse({"cpu": cpu, "memory": f"{2 * cpu}Gi", "pods": "16"})
-    # As the kwok build reckons: what its machines keep for themselves.
-    left = Resources.parse({"cpu": f"{cpu * 1000 - 100}m", "memory": f"{cpu * 2048 - 10}Mi", "pods": "16"})
-    labels = {names.ARCH: names.AMD64, names.OS: names.LINUX}
-    return InstanceType(name, labels, capacity, left, (Offering(_ZONE, names.ON_DEMAND, price),))
+    return json.dumps(listed)
 
 
 class KwokCloud(PaperCloud):
@@ -81,20 +77,17 @@ class KwokCloud(PaperCloud):
     name = "kwok"
 
     def __init__(self, client: Client) -> None:
-        super().__init__()
-        small, large = (_type(name, *facts) for name, facts in _SOLD.items())
-        self.types = (small, large)
+        super().__init__(read_types(_listed()))
         self.ended: list[str] = []
         self._client = client
 
     async def create(self, claim: NodeClaim, node_class: EC2NodeClass) -> Machine:
         """Make the Node of a claim, once."""
         del node_class
-        known = next((each for each in self.machines.values() if each.claim_uid == claim.metadata.uid), None)
+        known = self.launched_for(claim)
         if known is not None:
             return known
-        wanted = next(each.values for each in claim.spec.requirements if each.key == names.INSTANCE_TYPE)
-        kind = next(each for each in self.types if each.name in wanted)
+        kind = self.allowed(claim)[0]
         node = f"kwok-{claim.metadata.name}-{secrets.token_hex(4)}"
         settled = {
             names.INSTANCE_TYPE: kind.name,

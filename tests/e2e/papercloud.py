@@ -31,19 +31,18 @@ class PaperCloud:
 
     name = "paper"
 
-    def __init__(self) -> None:
-        self.types = (_sold("m5.large", 2, 0.096), _sold("m5.xlarge", 4, 0.192))
+    def __init__(self, types: Sequence[InstanceType] | None = None) -> None:
+        self.types = types or (_sold("m5.large", 2, 0.096), _sold("m5.xlarge", 4, 0.192))
         self.machines: dict[str, Machine] = {}
         self.launched: list[str] = []
 
     async def create(self, claim: NodeClaim, node_class: EC2NodeClass) -> Machine:
         """Launch the first type that the claim allows, once per claim."""
         del node_class
-        known = next((each for each in self.machines.values() if each.claim_uid == claim.metadata.uid), None)
+        known = self.launched_for(claim)
         if known is not None:
             return known
-        wanted = next(each.values for each in claim.spec.requirements if each.key == names.INSTANCE_TYPE)
-        kind = next(each for each in self.types if each.name in wanted)
+        kind = self.allowed(claim)[0]
         provider_id = f"aws:///{_ZONE}/i-{len(self.launched):017x}"
         machine = Machine(
             provider_id,
@@ -62,6 +61,15 @@ class PaperCloud:
         self.machines[provider_id] = machine
         self.launched.append(claim.metadata.uid)
         return machine
+
+    def launched_for(self, claim: NodeClaim) -> Machine | None:
+        """Give the machine of a claim, if there is one."""
+        return next((each for each in self.machines.values() if each.claim_uid == claim.metadata.uid), None)
+
+    def allowed(self, claim: NodeClaim) -> list[InstanceType]:
+        """Give the types that a claim names."""
+        wanted = next(each.values for each in claim.spec.requirements if each.key == names.INSTANCE_TYPE)
+        return [each for each in self.types if each.name in wanted]
 
     async def delete(self, provider_id: str) -> None:
         """Forget a machine."""

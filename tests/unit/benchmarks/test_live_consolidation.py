@@ -7,7 +7,7 @@ from benchmarks.consolidation.cluster import OVERHEAD, RESOURCES, Cluster, Workl
 from benchmarks.live import standing
 from benchmarks.live.__main__ import main
 from benchmarks.live.consolidating import Tidied, table
-from benchmarks.live.papercloud import PaperCloud, read_types
+from benchmarks.live.papercloud import ListedCloud, read_types
 
 from karpenter.api import labels as names
 from karpenter.api.core import decode
@@ -88,7 +88,7 @@ def test_what_a_workload_insists_on_is_in_its_pods() -> None:
 async def test_the_paper_cloud_sells_the_cheapest_that_a_claim_allows_once(cluster: Cluster) -> None:
     client: Any = PaperClient(FakeClock())
     text = standing.kwok_catalogue(cluster)
-    cloud = PaperCloud(read_types(text), client)
+    cloud = ListedCloud(read_types(text), client)
     node_class = EC2NodeClass()
     wanted = standing.claims(cluster, CLASS)[0]
     claim = decode(msgspec.json.encode(wanted), NodeClaim)
