@@ -17,6 +17,7 @@ from karpenter.consolidation.types import (
     Command,
     Policy,
     PoolPolicy,
+    Rearrangement,
     Settings,
     Situation,
 )
@@ -37,6 +38,7 @@ class Proposer:
     ) -> None:
         self.memory = Memory()
         self.settings = settings
+        self._plan: Rearrangement | None = None
         self._views = Views(cluster)
         self._offerings = {
             (cluster.market.catalogue.type_at(place).name, offering.zone, offering.capacity_type): place
@@ -61,8 +63,11 @@ class Proposer:
             policies={POOL: self._policy},
             memory=self.memory,
             settings=self.settings,
+            plan=self._plan,
+            bought={str(uid): node.name for node in cluster.nodes.values() for uid in node.pods},
         )
         found = propose(snapshot, situation, moment)
+        self._plan = found.plan if isinstance(found, Command) else None
         return self._plans(cluster, found, moment) if isinstance(found, Command) else []
 
     def _plans(self, cluster: Cluster, command: Command, moment: float) -> list[Plan]:

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from benchmarks.live import consolidating, early, gopeer, holding, offloop, placement, reaction, storm
 from benchmarks.live.gopeer import GoPeer, build_go_peer
+from benchmarks.live.planes import PLANES
 from benchmarks.live.report import Outcome, write_results
 from benchmarks.live.stage import Stage
 from benchmarks.peers.problems import SHAPES
@@ -70,7 +71,8 @@ def main(arguments: Sequence[str]) -> int:
             failed = True
             continue
         documents[row] = outcome.data
-        file = write_results(options.results, row, outcome.data)
+        name = consolidating.result_name(options.plane) if row == _TIDYING else row
+        file = write_results(options.results, name, outcome.data)
         if options.output == "table":
             print("\n\n".join(each.render() for each in outcome.tables))
             print("\n".join([*outcome.notes, ""]) if outcome.notes else "")
@@ -189,9 +191,22 @@ def _add_consolidation(parser: argparse.ArgumentParser) -> None:
         metavar="SIDE,...",
         help=f"of {', '.join(consolidating.ALL_SIDES)}",
     )
+    group.add_argument(
+        "--plane",
+        choices=PLANES,
+        default=PLANES[0],
+        help="Kubernetes' own programs, or the sandbox's (default: real)",
+    )
     group.add_argument("--seed", type=_positive, default=1)
+    group.add_argument(
+        "--together", action="store_true", help="all sides at the same time, each on its own control plane"
+    )
     group.add_argument("--limit-minutes", type=_positive, default=60, help="of each side (default: 60)")
-    group.add_argument("--quiet-seconds", type=_positive, default=120, help="without a change (default: 120)")
+    group.add_argument(
+        "--quiet-seconds",
+        type=_positive,
+        help="without a change (default: 120, beyond 200 nodes 300)",
+    )
     group.add_argument("--boot-seconds", type=_positive, default=20, help="of a new node (default: 20)")
     group.add_argument(
         "--ours",

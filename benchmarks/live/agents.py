@@ -27,7 +27,6 @@ __all__ = ["Agents", "Pace", "Tally"]
 
 _LEASES: Final = "kube-node-lease"
 _LEASE_S: Final = 40
-_RENEW_S: Final = 15.0
 _AT_ONCE: Final = 32
 _OWNER: Final = "ReplicaSet"
 
@@ -40,11 +39,13 @@ class Pace:
         boot_s: From the creation of a node until it is Ready.
         start_s: From the binding of a pod until it is Ready.
         stop_s: From the deletion of a pod until it is gone.
+        renew_s: From one renewal of a node's lease to the next.
     """
 
     boot_s: float = 20.0
     start_s: float = 1.0
     stop_s: float = 1.0
+    renew_s: float = 15.0
 
 
 @dataclass
@@ -203,7 +204,7 @@ class Agents:
 
     async def _renew(self) -> None:
         while True:
-            await asyncio.sleep(_RENEW_S)
+            await asyncio.sleep(self._pace.renew_s)
             alive = [node.metadata.name for node in self.nodes if is_true(node.status.conditions, READY)]
             await asyncio.gather(*(self._do(self._renew_one(name)) for name in alive))
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real control plane with an audit log, and the programs around it, for the length of an ``async with`` block.
+"""A control plane, and the programs around it, for the length of an ``async with`` block.
+
+The control plane is a real one with an audit log, unless the row asks for the sandbox's (see ``planes``).
 
 The programs are those that users run, each in a process of its own: the EC2 model, the kubelets, our controller, the
 Go Karpenter. None outlives the benchmark. Everything is on loopback, in one run directory.
@@ -24,6 +26,7 @@ from tests.e2e.controlplane.startup import free_port
 
 from benchmarks.live.gopeer import GoPeer, go_environment
 from benchmarks.live.moments import Request, read_audit
+from benchmarks.live.planes import make_plane
 from karpenter.errors import KarpenterError
 from karpenter.kube import Client, KubeError, NotFoundError, load_config
 
@@ -64,10 +67,10 @@ async def until(look: Callable[[], Any], what: str, *, timeout_s: float = 60.0, 
 class Stage:
     """The control plane, and what runs around it."""
 
-    def __init__(self, directory: Path, say: Callable[[str], None]) -> None:
+    def __init__(self, directory: Path, say: Callable[[str], None], plane: str = "real") -> None:
         self.directory = directory
         self.say = say
-        self.plane = ControlPlane(directory=directory / "plane", audit=True)
+        self.plane = make_plane(plane, directory / "plane")
         self.model_url = ""
         self.metrics_url = ""
         self.programs: dict[str, ChildProcess] = {}
@@ -77,12 +80,13 @@ class Stage:
 
     async def __aenter__(self) -> Self:
         self.directory.mkdir(parents=True, exist_ok=True)
-        await asyncio.to_thread(self.plane.start)
+        started = time.monotonic()
+        await asyncio.to_thread(self.plane.__enter__)
         self._group = ProcessGroup(self.directory)
         config = load_config(self.plane.kubeconfig)
         self._client = Client(config, qps=5000, burst=5000, timeout_s=120, user_agent="benchmark")
         await self._client.__aenter__()
-        self.say(f"control plane up after {self.plane.start_s:.0f} s; logs in {self.directory}")
+        self.say(f"control plane up after {time.monotonic() - started:.0f} s; logs in {self.directory}")
         return self
 
     async def __aexit__(
@@ -92,7 +96,7 @@ class Stage:
             await self._client.__aexit__(kind, error, traceback)
         if self._group is not None:
             await asyncio.to_thread(self._group.stop)
-        await asyncio.to_thread(self.plane.stop)
+        await asyncio.to_thread(self.plane.__exit__, kind, error, traceback)
 
     @property
     def api(self) -> Client:
@@ -143,7 +147,9 @@ class Stage:
         environ = {
             **os.environ,
             "KUBECONFIG": str(self.plane.kubeconfig),
-            "PYTHONPATH": str(Path(__file__).parents[2]),
+            "PYTHONPATH": os.pathsep.join(
+                [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+            ),
             "CLUSTER_NAME": CLUSTER,
             "METRICS_PORT": str(port),
             "HEALTH_PROBE_PORT": "0",
@@ -165,6 +171,10 @@ class Stage:
         program = self._start("go-karpenter", [peer.program], environ)
         await self._leading(program, "Starting workers")
         return program
+
+    def processes(self) -> dict[str, ChildProcess]:
+        """Gives the programs of the control plane and those around it, by name."""
+        return {**self.plane.processes, **self.programs}
 
     async def stop(self, name: str) -> None:
         """Ends a program and waits until it is gone."""
@@ -271,13 +281,21 @@ class Stage:
 
     def audit(self, *resources: str) -> list[Request]:
         """Gives the requests about some resources that were answered since the last `forget_audit`."""
-        with self.plane.audit_log.open(encoding="utf-8") as log:
+        with self._audit_log.open(encoding="utf-8") as log:
             log.seek(self._audit_offset)
             return read_audit(log, *resources)
 
     def forget_audit(self) -> None:
         """Leaves what was audited so far out of the next `audit`."""
-        self._audit_offset = self.plane.audit_log.stat().st_size
+        self._audit_offset = self._audit_log.stat().st_size
+
+    @property
+    def _audit_log(self) -> Path:
+        if not isinstance(self.plane, ControlPlane):
+            raise BenchmarkError(
+                "the sandbox's requests are not written down", hint="run this row on a real control plane"
+            )
+        return self.plane.audit_log
 
     def _run(self, name: str, *arguments: str) -> ChildProcess:
         environ = {

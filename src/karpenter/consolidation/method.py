@@ -10,7 +10,7 @@ from karpenter.api.base import EMPTY
 from karpenter.consolidation.ground import Ground, Site
 from karpenter.consolidation.launches import price_of
 from karpenter.consolidation.stand import Stand, Trial, prepare
-from karpenter.consolidation.types import Reason, Stage, Verdict
+from karpenter.consolidation.types import Rearrangement, Reason, Stage, Verdict
 from karpenter.scheduling import NewNode
 
 __all__ = ["Finding", "stage_of", "stand_for"]
@@ -18,12 +18,12 @@ __all__ = ["Finding", "stage_of", "stand_for"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one way of looking found: stages, or none, why the nodes it looked at stay, and who is to go later."""
+    """What one way of looking found: stages, or none, why the nodes it looked at stay, and what is left for later."""
 
     reason: Reason
     stages: tuple[Stage, ...] = ()
     verdicts: Mapping[str, Verdict] = field(default=EMPTY)
-    later: frozenset[str] = frozenset()
+    plan: Rearrangement | None = None
 
 
 def stage_of(trial: Trial, sites: Iterable[Site], launch: tuple[NewNode, ...]) -> Stage:

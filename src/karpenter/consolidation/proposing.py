@@ -81,7 +81,7 @@ def _command(ground: Ground, finding: Finding, verdicts: dict[str, Verdict]) -> 
         weight=sum(site.weight for site in sites) if evictions else 0.0,
         words=_words(finding, before - after, evictions),
         verdicts=dict(sorted(verdicts.items())),
-        later=finding.later,
+        plan=finding.plan,
     )
 
 

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns what the search finds into trials that the solver agrees with, and those into parts that stand alone.
 
-Steps are taken from the front as long as budgets allow. All of them are put to the solver at once; where it does not
-agree, those whose pods have no place are left out and it is asked again, so that a disagreement costs a few solves and
-not one for each node.
+Steps are taken from the front as long as budgets allow. All of them are put to the solver at once, each pod where the
+search has room for it: elsewhere it would stand in the way of what comes next. Where the solver does not agree it may
+place the pods as it likes, and then those whose pods have no place are left out and it is asked again, so that a
+disagreement costs a few solves and not one for each node.
+
+What budgets leave for later rounds is kept as a plan. A new search would begin with a cluster in which half of the
+plan has been carried out, and seldom finds the other half again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from karpenter.consolidation.budgets import Quota
@@ -20,7 +24,7 @@ from karpenter.consolidation.stand import Stand, Trial, together
 from karpenter.consolidation.types import Rearrangement, Reason, Removable, World
 from karpenter.scheduling import NewNode
 
-__all__ = ["Rearranged", "chunks_of", "parts_of", "placed", "rearranged", "world_of"]
+__all__ = ["Rearranged", "chunks_of", "parts_of", "placed", "rearranged", "still_planned", "world_of"]
 
 _HOUR_S = 3600.0
 # Disagreements beyond this are left for later: nodes are tried one by one too.
@@ -29,36 +33,69 @@ _MOST_DISAGREEMENTS = 6
 
 @dataclass(frozen=True, slots=True)
 class Rearranged:
-    """What a search of the whole cluster finds, as far as it can be done now.
+    """What is found for the whole cluster, as far as it can be done now.
 
     Attributes:
         parts: Trials that the solver agrees with and that stand alone.
-        later: Nodes that go in the rounds that follow, when budgets allow it.
-        whole_gain: What all of it gains per hour, moving the pods paid for, if budgets leave some of it for later;
-            otherwise nothing.
+        plan: All of it, if something is left for the rounds that follow; otherwise None.
+        whole_gain: What all of it gains per hour, moving the pods paid for, if something is left for later; otherwise
+            nothing.
     """
 
     parts: list[Trial]
-    later: frozenset[str] = frozenset()
+    plan: Rearrangement | None = None
     whole_gain: float = 0.0
 
 
-def rearranged(ground: Ground, quota: Quota, stand: Stand, eligible: list[Site]) -> Rearranged:
-    """Return what a search of the whole cluster finds and the solver agrees with."""
+def rearranged(
+    ground: Ground, quota: Quota, stand: Stand, eligible: list[Site], plan: Rearrangement | None = None
+) -> Rearranged:
+    """Return what can be done now of a plan, or without one of what a search of the whole cluster finds."""
     world = world_of(ground, quota, stand, eligible)
-    found = search(world)
-    steps = _within_budgets(ground, quota, found)
+    found = search(world) if plan is None else still_planned(plan, ground)
+    waiting = {move.source for move in found.moves if move.launch < 0 and not move.target}
+    steps = _within_budgets(ground, quota, found, world.removable.keys() - waiting)
     trial = _agreed(stand, found, steps)
-    parts = [] if trial is None else parts_of(trial)
-    later = _later(found, steps)
-    if not later:
-        return Rearranged(parts)
-    gain = found.saving_per_hour - sum(world.removable[name].cost for name in found.remove)
-    return Rearranged(parts, later, gain)
+    if trial is None:
+        return Rearranged([])
+    if len(trial.remove) == len(found.remove):
+        return Rearranged(parts_of(trial))
+    known = [world.removable[name].cost for name in found.remove if name in world.removable]
+    # Nodes that may not go just now cost what the others do.
+    moving = sum(known) * len(found.remove) / len(known)
+    return Rearranged(parts_of(trial), found, found.saving_per_hour - moving)
 
 
-def _later(found: Rearrangement, steps: list[tuple[str, ...]]) -> frozenset[str]:
-    return frozenset(found.remove).difference(*steps)
+def still_planned(plan: Rearrangement, ground: Ground) -> Rearrangement:
+    """Return what is left of a plan: nodes that stand, with no pods but those that it has room for.
+
+    Pods that follow others to what was bought for these go to it by its name. Until it has one they wait.
+    """
+    planned = {move.uid for move in plan.moves}
+    left = [
+        name
+        for name in plan.remove
+        if name in ground.sites and all(pod.metadata.uid in planned for pod in ground.sites[name].pods)
+    ]
+    staying = frozenset(left)
+    gone = [move for move in plan.moves if move.source not in staying and move.launch >= 0]
+    bought = {move.launch for move in gone}
+    known = ground.situation.bought
+    names = {move.launch: known[move.uid] for move in gone if move.uid in known}
+    moves = [move for move in plan.moves if move.source in staying]
+    used = sorted({move.launch for move in moves if move.launch >= 0} - bought)
+    again = {number: index for index, number in enumerate(used)}
+    launch = tuple(plan.launch[number] for number in used)
+    return Rearrangement(
+        remove=tuple(left),
+        launch=launch,
+        moves=tuple(
+            replace(move, target=names.get(move.launch, move.target), launch=again.get(move.launch, -1))
+            for move in moves
+        ),
+        saving_per_hour=sum(ground.sites[name].price or 0.0 for name in left) - price_of(launch),
+        steps=tuple(size for step in plan.by_step() if (size := sum(name in staying for name in step))),
+    )
 
 
 def world_of(ground: Ground, quota: Quota, stand: Stand, eligible: list[Site]) -> World:
@@ -93,20 +130,20 @@ def world_of(ground: Ground, quota: Quota, stand: Stand, eligible: list[Site]) -
     )
 
 
-def _within_budgets(ground: Ground, quota: Quota, found: Rearrangement) -> list[tuple[str, ...]]:
+def _within_budgets(
+    ground: Ground, quota: Quota, found: Rearrangement, eligible: Collection[str]
+) -> list[tuple[str, ...]]:
     """Return the first steps, each as the nodes that go in it, that budgets allow together."""
     steps: list[tuple[str, ...]] = []
     used: dict[str, int] = {}
-    start = 0
-    for size in found.steps:
-        names = found.remove[start : start + size]
-        start += size
+    for names in found.by_step():
         wanted = dict(used)
         for name in names:
             pool = ground.sites[name].pool
             wanted[pool] = wanted.get(pool, 0) + 1
         left = {pool: quota.left(pool, Reason.UNDERUTILIZED) for pool in wanted}
-        if all(left[pool] is None or number <= (left[pool] or 0) for pool, number in wanted.items()):
+        is_allowed = all(left[pool] is None or number <= (left[pool] or 0) for pool, number in wanted.items())
+        if is_allowed and all(name in eligible for name in names):
             used = wanted
             steps.append(names)
     return steps
@@ -117,14 +154,23 @@ def _agreed(stand: Stand, found: Rearrangement, steps: list[tuple[str, ...]]) ->
 
     Nodes that are to go in a later round take no pods: who moved there would have to move again.
     """
-    stand = stand.closing(_later(found, steps))
+    stand = stand.closing(frozenset(found.remove).difference(*steps))
     for _ in range(_MOST_DISAGREEMENTS):
         if not steps:
             return None
         names = tuple(name for step in steps for name in step)
         gone = frozenset(names)
         numbers = sorted({move.launch for move in found.moves if move.source in gone and move.launch >= 0})
-        trial, other = placed(stand, names, [found.launch[number] for number in numbers])
+        shared = {move.launch for move in found.moves if move.source not in gone}
+        launch = [replace(found.launch[number], has_followers=number in shared) for number in numbers]
+        again = {number: index for index, number in enumerate(numbers)}
+        moves = [
+            replace(move, launch=again.get(move.launch, -1)) for move in found.moves if move.source in gone
+        ]
+        planned = stand.attempt_with(names, launch, moves)
+        if planned.problem is None:
+            return planned
+        trial, other = placed(stand, names, launch)
         if trial.problem is None:
             return trial
         # Whoever has no place stays at home; half of the steps at least, or it would take for ever.

@@ -109,13 +109,18 @@ class Stand:
     ghosts: frozenset[str] = frozenset()
     launched: int = 0
 
-    def attempt(self, names: Iterable[str]) -> Trial:
-        """Ask where the pods of some nodes would go without them, whatever has to be bought."""
+    def attempt(self, names: Iterable[str], targets: Mapping[str, str] = EMPTY) -> Trial:
+        """Ask where the pods of some nodes would go without them, whatever has to be bought.
+
+        Args:
+            names: The nodes.
+            targets: The standing node that a pod must go to, by the pod's uid; others go where they like.
+        """
         gone = tuple(names)
         displaced = list(self._displaced(gone))
         if not displaced:
             return Trial(gone)
-        plan = solve(self.snapshot.without(gone), [each.pod for each in displaced], self.options)
+        plan = solve(self.snapshot.without(gone), self._sent(displaced, targets), self.options)
         asked = {each.pod.metadata.uid: each for each in displaced}
         problem = self._problem(plan, asked)
         if problem is not None:
@@ -130,11 +135,18 @@ class Stand:
         relaxed = frozenset(asked[pod.metadata.uid].source for each in plan.relaxed for pod in each.pods)
         return replace(_trial(gone, plan.new_nodes, placed), relaxed=relaxed)
 
-    def attempt_with(self, names: Iterable[str], launch: Sequence[NewNode]) -> Trial:
+    def attempt_with(
+        self, names: Iterable[str], launch: Sequence[NewNode], moves: Iterable[Move] = ()
+    ) -> Trial:
         """Ask where the pods of some nodes would go when these nodes are bought and nothing else.
 
         What turns out not to be needed is not bought. A wish that only a purchase can fulfil is not given up, if
         wishes are to be respected.
+
+        Args:
+            names: The nodes.
+            launch: What is bought.
+            moves: Where pods must go; those that are not named go where they like.
         """
         gone = tuple(names)
         stocked = self._stocked(launch)
@@ -142,7 +154,8 @@ class Stand:
             return Trial(
                 gone, problem=VerdictKind.LIMITS, words="the limits of a NodePool leave no room for it"
             )
-        trial = replace(stocked, snapshot=_without_buying(stocked.snapshot)).attempt(gone)
+        targets = {each.uid: self._name(each.launch) if each.launch >= 0 else each.target for each in moves}
+        trial = replace(stocked, snapshot=_without_buying(stocked.snapshot)).attempt(gone, targets)
         if trial.problem is not None:
             return trial
         if trial.relaxed and self.options.preferences == "Respect":
@@ -161,11 +174,25 @@ class Stand:
         fitted = [self._fitted(launch[number], guests[index]) for number, index in again.items()]
         return _trial(gone, fitted, placed)
 
+    def _sent(self, displaced: Iterable[Placed], targets: Mapping[str, str]) -> list[Pod]:
+        """Return the pods to place, each bound to its target by the target's hostname."""
+        if not targets:
+            return [each.pod for each in displaced]
+        hosts = {node.name: node.labels.get(HOSTNAME, "") for node in self.snapshot.nodes}
+        found = []
+        for each in displaced:
+            host = hosts.get(targets.get(each.pod.metadata.uid, ""), "")
+            found.append(_only_on(each.pod, host) if host else each.pod)
+        return found
+
     def _fitted(self, launch: NewNode, pods: list[Pod]) -> NewNode:
         """Return a launch as what the solver would buy for just these pods, where and how the launch is bought.
 
-        Zone, capacity type, and whatever else pods are counted by stay as they were when the whole was tried.
+        Zone, capacity type, and whatever else pods are counted by stay as they were when the whole was tried. What
+        others follow to stays as it is.
         """
+        if launch.has_followers:
+            return launch
         labels = _labels(launch, "")
         keys = {ZONE, CAPACITY_TYPE, *launch.labels}
         keys.update(group.key for census in self.snapshot.censuses() for group in census.groups_apart())
@@ -425,6 +452,11 @@ def _without_buying(snapshot: Snapshot) -> Snapshot:
 def bound(pod: Pod, name: str) -> Pod:
     """Return a pod as it is once it is bound to a node."""
     return structs.replace(pod, spec=structs.replace(pod.spec, node_name=name))
+
+
+def _only_on(pod: Pod, host: str) -> Pod:
+    selector = {**pod.spec.node_selector, HOSTNAME: host}
+    return structs.replace(pod, spec=structs.replace(pod.spec, node_selector=selector))
 
 
 def _standing(launch: NewNode, name: str, taints: tuple[Taint, ...]) -> NodeView:

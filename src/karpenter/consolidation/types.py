@@ -8,7 +8,7 @@ hour. Nothing here decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, TypeAlias
@@ -220,6 +220,8 @@ class Situation:
         virtual: Pods that stand for capacity buffers: they need room, and are never moved.
         memory: What earlier rounds have taught.
         settings: What an operator has chosen.
+        plan: The plan that the last command was a part of; None if it was all.
+        bought: The names of nodes that were bought for the plan and stand, by the uids of pods that went to them.
     """
 
     candidates: tuple[Candidate, ...] = ()
@@ -229,6 +231,8 @@ class Situation:
     virtual: tuple[Pod, ...] = ()
     memory: Memory = field(default_factory=Memory)
     settings: Settings = field(default_factory=Settings)
+    plan: Rearrangement | None = None
+    bought: Mapping[str, str] = field(default=EMPTY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,8 +337,7 @@ class Command:
         weight: What those evictions weigh; an ordinary pod weighs 1.
         words: One sentence for logs and events.
         verdicts: For every node of ours.
-        later: Nodes that the same plan takes in the rounds that follow, when budgets allow it: pods had better not
-            come to them.
+        plan: The plan that it is a part of, if the rounds that follow take more nodes when budgets allow it.
     """
 
     id: str
@@ -346,7 +349,12 @@ class Command:
     weight: float
     words: str
     verdicts: Mapping[str, Verdict] = field(default=EMPTY, compare=False, repr=False)
-    later: frozenset[str] = frozenset()
+    plan: Rearrangement | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def later(self) -> frozenset[str]:
+        """Nodes that go in the rounds that follow: pods had better not come to them."""
+        return frozenset(self.plan.remove if self.plan is not None else ()).difference(self.remove)
 
     @property
     def saving_per_hour(self) -> float:
@@ -460,3 +468,10 @@ class Rearrangement:
     saving_per_hour: float = 0.0
     tries: int = 0
     steps: tuple[int, ...] = ()
+
+    def by_step(self) -> Iterator[tuple[str, ...]]:
+        """Yield the nodes that go together, in order."""
+        start = 0
+        for size in self.steps:
+            yield self.remove[start : start + size]
+            start += size

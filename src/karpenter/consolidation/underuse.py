@@ -22,7 +22,7 @@ from karpenter.consolidation.method import Finding, stage_of, stand_for
 from karpenter.consolidation.payback import Scales, terms_of
 from karpenter.consolidation.rearranging import chunks_of, rearranged
 from karpenter.consolidation.stand import Stand, Trial, together
-from karpenter.consolidation.types import Policy, Reason, Stage, Verdict, VerdictKind
+from karpenter.consolidation.types import Policy, Rearrangement, Reason, Stage, Verdict, VerdictKind
 from karpenter.consolidation.verdicts import dollars, held
 from karpenter.scheduling import NewNode
 
@@ -55,12 +55,14 @@ def find_underused(ground: Ground) -> Finding:
     eligible.sort(key=lambda site: (-(site.price or 0.0) / site.disruption, site.name))
     stand = quiet_stand(ground)
     attempts = []
+    if ground.situation.plan is not None:
+        attempts.append(_Attempt(ground, stand).with_search(eligible, ground.situation.plan))
     if ground.settings.search:
         attempts.append(_Attempt(ground, stand).with_search(eligible))
     if not attempts or len(eligible) <= _FEW:
         attempts.append(_Attempt(ground, stand).one_by_one(eligible))
     best = max(attempts, key=lambda attempt: (attempt.prospect, attempt.gain))
-    return Finding(Reason.UNDERUTILIZED, tuple(best.stages), {**best.verdicts, **verdicts}, best.later)
+    return Finding(Reason.UNDERUTILIZED, tuple(best.stages), {**best.verdicts, **verdicts}, best.plan)
 
 
 def ineligible(ground: Ground, site: Site) -> Verdict | None:
@@ -146,8 +148,8 @@ class _Attempt:
         self.verdicts: dict[str, Verdict] = {}
         self.stages: list[Stage] = []
         self.gain = 0.0
-        # Of a plan of which budgets let only the beginning be done now: who is to go later, and what it all gains.
-        self.later: frozenset[str] = frozenset()
+        # Of a plan of which budgets let only the beginning be done now: what comes later, and what it all gains.
+        self.plan: Rearrangement | None = None
         self._whole_gain = 0.0
         self._ground = ground
         self._stand = stand
@@ -164,10 +166,13 @@ class _Attempt:
         """What this way gains per hour in the end; nothing if nothing of it can be done now."""
         return max(self.gain, self._whole_gain) if self.stages else 0.0
 
-    def with_search(self, eligible: list[Site]) -> _Attempt:
-        """Take what a search of the whole cluster finds, as far as each part pays, and then node by node."""
-        found = rearranged(self._ground, self._quota, self._stand, eligible)
-        self.later, self._whole_gain = found.later, found.whole_gain
+    def with_search(self, eligible: list[Site], plan: Rearrangement | None = None) -> _Attempt:
+        """Take what a search of the whole cluster finds, or a plan has left, as far as each part pays.
+
+        Then node by node, unless something is left for later: it needs the room.
+        """
+        found = rearranged(self._ground, self._quota, self._stand, eligible, plan)
+        self.plan, self._whole_gain = found.plan, found.whole_gain
         plain, special = self._stand.parted(found.parts)
         self._stand = self._stand.after(*self._accepted(plain))
         # Room is there for certain. But rules about other pods may count those of nodes that have not gone yet, so
@@ -178,7 +183,12 @@ class _Attempt:
             self._tries -= 1
             trial = self._stand.closing(later).attempt_with(chunk.remove, chunk.launch)
             self._stand = self._stand.after(*self._accepted([trial]))
-        return self.one_by_one(eligible)
+        if not self.stages or self.plan is None:
+            return self.one_by_one(eligible)
+        for name in self.plan.remove:
+            verdict = self._ground.budget_verdict(self._ground.sites[name], Reason.UNDERUTILIZED)
+            self.verdicts.setdefault(name, verdict)
+        return self
 
     def _accepted(self, trials: list[Trial]) -> tuple[Trial, tuple[NewNode, ...]]:
         """Take the trials that pay, and return them as one, with what is really bought for them."""

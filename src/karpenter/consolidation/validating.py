@@ -9,7 +9,7 @@ now; of an empty stage the nodes that are still empty.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from karpenter.consolidation.drift import drift_stands, exchange, place_drifted
@@ -18,7 +18,16 @@ from karpenter.consolidation.ground import Ground, Site
 from karpenter.consolidation.method import stage_of
 from karpenter.consolidation.rearranging import placed
 from karpenter.consolidation.stand import Trial
-from karpenter.consolidation.types import Reason, Refusal, RefusalKind, Situation, Stage, Verdict, VerdictKind
+from karpenter.consolidation.types import (
+    Move,
+    Reason,
+    Refusal,
+    RefusalKind,
+    Situation,
+    Stage,
+    Verdict,
+    VerdictKind,
+)
 from karpenter.consolidation.underuse import Judge, ineligible, quiet_stand
 from karpenter.consolidation.verdicts import held
 from karpenter.model.snapshot import Snapshot
@@ -45,7 +54,7 @@ def validate(
         launched: Names of the nodes that were bought for the stage. Once they are there nothing more is bought.
     """
     if launched:
-        stage = replace(stage, launch=())
+        stage = replace(stage, launch=(), moves=_by_name(stage.moves, tuple(launched)))
     ground = Ground(snapshot, situation, now, stage.remove)
     if reason is Reason.EMPTY:
         return _still_empty(ground, stage)
@@ -66,6 +75,14 @@ def validate(
         words = f"{len(found.launch)} nodes would have to be bought instead of {len(stage.launch)}"
         return Refusal("scheduling", words)
     return found
+
+
+def _by_name(moves: Iterable[Move], launched: Sequence[str]) -> tuple[Move, ...]:
+    """Return moves to what was bought as moves to nodes that stand."""
+    return tuple(
+        replace(move, target=launched[move.launch], launch=-1) if 0 <= move.launch < len(launched) else move
+        for move in moves
+    )
 
 
 def _still_empty(ground: Ground, stage: Stage) -> Stage | Refusal:
@@ -101,14 +118,16 @@ def _underused(ground: Ground, sites: list[Site], stage: Stage, launched: Collec
     others = {node.name for node in stand.snapshot.nodes} - planned
     for each in (stand.closing(others), stand):
         refusals.clear()
-        for trial in placed(each, stage.remove, stage.launch):
+        as_planned = each.attempt_with(stage.remove, stage.launch, stage.moves)
+        for trial in (as_planned, *placed(each, stage.remove, stage.launch)):
             answer = judge.judge(trial, sites, may_buy=bool(stage.launch))
             if isinstance(answer, Stage):
                 return answer
             if launched and trial.problem is None and not trial.launch:
                 # What was bought for it stands: it paid when it was decided, and to go back would cost more.
                 return stage_of(trial, sites, ())
-            refusals.append(_refusal(answer, "scheduling"))
+            if trial is not as_planned:
+                refusals.append(_refusal(answer, "scheduling"))
     return refusals[0]
 
 

@@ -12,6 +12,7 @@ from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.cloud.protocol import CloudProvider
 from karpenter.consolidation import Settings as Choices
 from karpenter.consolidation import pool_policy, propose, validate
+from karpenter.controllers.departures import Departures
 from karpenter.controllers.disruption import (
     DaemonPlans,
     Disruption,
@@ -89,6 +90,7 @@ def removing(
     provisioner: Provisioner,
     market: Market,
     is_backing_off: Callable[[str], bool],
+    departures: Departures,
     virtual: Callable[[], tuple[Pod, ...]] = tuple,
 ) -> Mapping[str, Callable[[], Awaitable[None]]]:
     """Gives the controllers that take nodes away or keep their number, by name."""
@@ -125,6 +127,7 @@ def removing(
         decisions=parts.decisions,
         metrics=parts.metrics,
         clock=parts.clock,
+        departures=departures,
         virtual=virtual,
         settings=DisruptionSettings(
             choices=choices(settings),

@@ -17,6 +17,7 @@ from typing import Final
 from karpenter.controllers.buffers import Buffers
 from karpenter.controllers.consistency import Consistency
 from karpenter.controllers.daemons import DaemonHints
+from karpenter.controllers.departures import Departures
 from karpenter.controllers.expiration import Expiration
 from karpenter.controllers.garbage import GarbageCollection
 from karpenter.controllers.legacy import Hydration, LegacyConversion, OldNodeLabels
@@ -177,7 +178,8 @@ class Operator:
         }
         told = {**common, "recorder": parts.recorder}
         breaker = self.breaker
-        evictions = Evictions(parts.client, parts.recorder, parts.metrics, parts.clock)
+        departures = Departures(parts.clock)
+        evictions = Evictions(parts.client, parts.recorder, parts.metrics, parts.clock, departures)
         overlays = Overlays(
             client=parts.client,
             cluster=parts.cluster,
@@ -226,6 +228,7 @@ class Operator:
             ),
         )
         nodes = NodeTermination(**told, cloud=provider, evictions=evictions)  # type: ignore[arg-type]
+        departures.on_open(nodes.wake)
         claims = ClaimTermination(**told, cloud=provider)  # type: ignore[arg-type]
         pools = NodePools(
             client=parts.client,
@@ -281,6 +284,7 @@ class Operator:
                 provisioner,
                 market,
                 breaker.is_backing_off,
+                departures,
                 virtual=buffers.pods if buffers is not None else tuple,
             ),
             **cloud.tasks,

@@ -49,6 +49,7 @@ class NewNode:
         daemon_overhead: The DaemonSets' part of it on the chosen type.
         pool_requirements: What the pool's template asks for.
         min_values_relaxed: Whether fewer different values than asked for were kept open.
+        has_followers: Whether it is bought larger than its pods need, for others that come later.
     """
 
     pool: str
@@ -60,6 +61,7 @@ class NewNode:
     daemon_overhead: Resources
     pool_requirements: Requirements
     min_values_relaxed: bool = False
+    has_followers: bool = False
 
     @property
     def chosen(self) -> Alternative:

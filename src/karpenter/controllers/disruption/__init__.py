@@ -9,7 +9,8 @@
 ``running``       a command under way, as data
 ``records``       what the API knows of it
 ``hands``         the writes
-``discouraging``  keeps pods from nodes that go later
+``conducting``    leads pods that move to where the plan has room, one destination at a time
+``discouraging``  the taint that keeps pods from nodes where they are not wanted
 ``successors``    pods that take the place of evicted ones go where the plan has room
 ``remembering``   what was learnt, kept for the next process
 ``telling``       what is done and why others stay: log, Events, metrics, DecisionLog

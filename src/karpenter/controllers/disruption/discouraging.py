@@ -3,11 +3,9 @@
 
 Left alone, the scheduler likes best what is emptiest: the very nodes that a plan takes away next, where every pod that
 comes is moved a second time, and the new ones, which are meant for others. So nodes carry a taint that the scheduler
-respects where it can (PreferNoSchedule): those that go later, while the plan is under way; replacements, until the
-pods are told to go that they were bought for; and while nodes are being drained all but those that the plan has room
-on for their pods, unless there are so many nodes that writing to all of them would take longer than the draining.
+respects where it can (PreferNoSchedule). Which nodes those are says `conducting`.
 
-Nothing depends on it: a taint that cannot be written is tried again at the next look.
+Nothing depends on it: a taint that cannot be written is tried again the next time.
 """
 
 from __future__ import annotations
@@ -26,8 +24,6 @@ from karpenter.state import Cluster
 __all__ = ["Discouraging"]
 
 _AT_ONCE: Final = 20
-# A round of writes to so many nodes takes a second or two at the client's default rate.
-_MOST_STEERED: Final = 250
 
 
 class Discouraging:
@@ -38,25 +34,21 @@ class Discouraging:
         self._cluster = cluster
         self._log = get_log("disruption")
 
-    async def settle(self, unwanted: Collection[str], wanted: Collection[str]) -> None:
-        """Lets nodes of ours carry the taint, and no others.
-
-        Args:
-            unwanted: Those that pods had better not come to.
-            wanted: Those that pods are on their way to.
-        """
-        nodes = {
+    def nodes(self) -> dict[str, Node]:
+        """Gives the nodes that may carry the taint: those of ours that stay."""
+        return {
             member.name: member.node
             for member in self._cluster.members()
             if member.node is not None and member.is_managed and not self._cluster.is_leaving(member)
         }
-        is_steered = bool(wanted) and len(nodes) <= _MOST_STEERED
-        shunned = frozenset(nodes if is_steered else unwanted).difference(wanted)
+
+    async def settle(self, shunned: Collection[str]) -> None:
+        """Lets these nodes carry the taint, as far as they stay and are ours, and no others."""
         free = asyncio.Semaphore(_AT_ONCE)
         await asyncio.gather(
             *(
                 self._set(node, free, on=name in shunned)
-                for name, node in nodes.items()
+                for name, node in self.nodes().items()
                 if is_tainted(node, DISRUPTED_LATER_TAINT) != (name in shunned)
             )
         )

@@ -19,8 +19,19 @@ from karpenter.api.labels import DISRUPTION_COMMAND, NODEPOOL
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.api.nodepool import NodePool
 from karpenter.consolidation.budgets import Quota
-from karpenter.consolidation.types import Blocked, Command, PoolPolicy, Reason, Refusal, Situation, Stage
+from karpenter.consolidation.types import (
+    Blocked,
+    Command,
+    PoolPolicy,
+    Rearrangement,
+    Reason,
+    Refusal,
+    Situation,
+    Stage,
+)
 from karpenter.consolidation.types import Settings as Choices
+from karpenter.controllers.departures import Departures
+from karpenter.controllers.disruption.conducting import Conductor
 from karpenter.controllers.disruption.discouraging import Discouraging
 from karpenter.controllers.disruption.execution import (
     Execution,
@@ -104,6 +115,7 @@ class Disruption:
         metrics: Metrics,
         clock: Clock,
         settings: DisruptionSettings,
+        departures: Departures,
         virtual: Callable[[], tuple[Pod, ...]] = tuple,
     ) -> None:
         self._cluster = cluster
@@ -115,8 +127,10 @@ class Disruption:
         self._virtual = virtual
         self._log = get_log("disruption")
         self._hands = Hands(client, cluster, clock)
-        self._discouraging = Discouraging(client, cluster)
+        self._plan: Rearrangement | None = None
         self._later: frozenset[str] = frozenset()
+        # The claim that was bought for a pod that moves, by the pod's uid, as long as a plan is followed.
+        self._bought_for: dict[str, str] = {}
         self._retries: BackoffTable[str] = BackoffTable(clock, _RETRY)
         self._seen = -1
         self._fresh_until = 0.0
@@ -127,18 +141,19 @@ class Disruption:
         self.remembering = Remembering(store, clock)
         self.teller = Teller(cluster, recorder, decisions, metrics)
         self.successors = Successors(cluster, metrics, clock, nominate)
+        discouraging = Discouraging(client, cluster)
+        self.conductor = Conductor(cluster, discouraging, self.successors, departures, clock)
         self.execution = Execution(
             cluster=cluster,
             hands=self._hands,
             orders=orders,
-            successors=self.successors,
+            conductor=self.conductor,
             teller=self.teller,
             metrics=metrics,
             clock=clock,
             viewer=self.view,
             second=rules.second,
             settings=settings.execution,
-            before_drain=self._steer,
             on_deleted=self._deleted,
             on_end=self._ended,
         )
@@ -154,6 +169,7 @@ class Disruption:
         self._queue.add(_LOOK)
         async with asyncio.TaskGroup() as group:
             group.create_task(self.successors.run())
+            group.create_task(self.conductor.run())
             group.create_task(self._queue.run())
 
     async def reconcile(self, key: str) -> float | None:
@@ -224,15 +240,11 @@ class Disruption:
         Replacements wait for the pods that they were bought for: empty as they are, others would fill them first.
         """
         if isinstance(answer, Command) and answer.reason is _MONEY:
-            self._later = answer.later
+            self._plan, self._later = answer.plan, answer.later
         elif isinstance(answer, Blocked) and not self.execution.running:
-            self._later = frozenset()
-        await self._steer()
-
-    async def _steer(self, coming: Collection[str] = ()) -> None:
-        """Keeps pods from where they are not wanted; ``coming`` names nodes that are about to get some."""
-        execution = self.execution
-        await self._discouraging.settle({*self._later, *execution.awaited()}, {*execution.landing(), *coming})
+            self._plan, self._later = None, frozenset()
+            self._bought_for.clear()
+        await self.conductor.avoid({*self._later, *self.execution.awaited()})
 
     async def _propose(self, view: View) -> Command | Blocked:
         """Decides somewhere else than on the event loop."""
@@ -268,6 +280,12 @@ class Disruption:
             virtual=self._virtual(),
             memory=self.remembering.memory,
             settings=replace(self._settings.choices, stop=lambda: self._clock.monotonic() > deadline),
+            plan=self._plan,
+            bought={
+                uid: member.name
+                for uid, claim in self._bought_for.items()
+                if (member := self._cluster.member(claim)) is not None and member.node is not None
+            },
         )
         snapshot = self._cluster.snapshot(catalogues, staying=staying, shown=shown, unpromised=unpromised)
         return View(snapshot, situation, now)
@@ -303,6 +321,10 @@ class Disruption:
         for running in begun(command, claims, prices, self._clock.now().timestamp()):
             running.pools = frozenset(pools)
             self.execution.begin(running)
+            for part in running.parts:
+                self._bought_for.update(
+                    {move.uid: target for move, target in part.moves_to() if move.launch >= 0}
+                )
             self._promised(running)
             self._queue.add(running.key)
         return bool(stages)

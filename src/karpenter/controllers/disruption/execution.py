@@ -19,10 +19,10 @@ from karpenter.api.conditions import INITIALIZED, is_true
 from karpenter.api.core import Pod
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.consolidation.types import Reason, Refusal, Situation, Stage
+from karpenter.controllers.disruption.conducting import Conductor
 from karpenter.controllers.disruption.hands import Hands
 from karpenter.controllers.disruption.records import Record, record_of
 from karpenter.controllers.disruption.running import Part, Phase, Running, adopted
-from karpenter.controllers.disruption.successors import Successors
 from karpenter.controllers.disruption.telling import Teller, kind_of
 from karpenter.controllers.tainting import is_tainted
 from karpenter.kit.clock import Clock
@@ -97,28 +97,26 @@ class Execution:
         cluster: Cluster,
         hands: Hands,
         orders: Ordering,
-        successors: Successors,
+        conductor: Conductor,
         teller: Teller,
         metrics: Metrics,
         clock: Clock,
         viewer: Viewer,
         second: Second,
         settings: ExecutionSettings,
-        before_drain: Callable[[Collection[str]], Awaitable[None]],
         on_deleted: Callable[[Running, Sequence[Pod]], None],
         on_end: Callable[[Running, bool], None],
     ) -> None:
         self._cluster = cluster
         self._hands = hands
         self._orders = orders
-        self._successors = successors
+        self._conductor = conductor
         self._teller = teller
         self._metrics = metrics
         self._clock = clock
         self._viewer = viewer
         self._second = second
         self._settings = settings
-        self._before_drain = before_drain
         self._on_deleted = on_deleted
         self._on_end = on_end
         self._free = asyncio.Semaphore(_MARKED_AT_ONCE)
@@ -159,25 +157,12 @@ class Execution:
 
     def awaited(self) -> frozenset[str]:
         """Gives the nodes that were bought for pods which have not been told to go yet."""
-        return self._nodes(
-            name
+        members = [
+            self._cluster.member(name)
             for command in self.running.values()
             if command.phase in {Phase.AWAIT, Phase.CHECK}
             for name in command.part.launch
-        )
-
-    def landing(self) -> frozenset[str]:
-        """Gives the nodes that pods are on their way to, because theirs are being drained."""
-        return self._nodes(
-            target
-            for command in self.running.values()
-            for part in command.parts
-            if part.is_deleted
-            for _, target in part.moves_to()
-        )
-
-    def _nodes(self, names: Iterable[str]) -> frozenset[str]:
-        members = map(self._cluster.member, set(names))
+        ]
         return frozenset(member.name for member in members if member is not None)
 
     def abandon(self) -> None:
@@ -358,9 +343,8 @@ class Execution:
         part = command.part
         targets = {move.uid: target for move, target in part.moves_to()}
         pods = self._pods(part)
-        await self._before_drain(self._nodes(targets.values()))
-        self._successors.expect(
-            (pod, self._key(targets[pod.metadata.uid])) for pod in pods if pod.metadata.uid in targets
+        self._conductor.expect(
+            [(pod, self._key(targets[pod.metadata.uid])) for pod in pods if pod.metadata.uid in targets]
         )
         for node, name in part.claims.items():
             claim = self._cluster.informers.claims.get(name)

@@ -84,6 +84,21 @@ class Successors:
                 place = _Place(pod.metadata.uid, pod.metadata.name, member, now + _EXPECTED_S)
                 self._places.setdefault(owner, []).append(place)
 
+    def on_the_way(self, node: str) -> int:
+        """Counts the successors that a node has room for: those that are to be made, and those not bound yet."""
+        member = self._cluster.member(node)
+        names = {
+            node,
+            member.claim.metadata.name if member is not None and member.claim is not None else node,
+        }
+        now = self._clock.monotonic()
+        to_come = sum(
+            place.member in names and place.until > now and self._is_free(place)
+            for places in self._places.values()
+            for place in places
+        )
+        return to_come + sum(planned in names for planned in self._planned.values())
+
     def _pod_changed(self, change: Change[Pod]) -> None:
         pod = change.new
         if pod is None:

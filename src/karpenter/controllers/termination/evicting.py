@@ -2,7 +2,7 @@
 """Asks pods to leave, one request each, and waits longer each time a budget says no.
 
 A pod is asked at most once at a time, whoever wants it gone; who is gone is forgotten. Nothing waits in line behind a
-pod whose budget has nothing left.
+pod whose budget has nothing left. Some pods wait for their turn (`departures`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from karpenter.api.core import Node, Pod
+from karpenter.controllers.departures import Departures
 from karpenter.kit.backoff import BackoffPolicy, BackoffTable
 from karpenter.kit.clock import Clock
 from karpenter.kube import (
@@ -35,16 +36,26 @@ _AT_ONCE: Final = 100
 class Evictions:
     """Evicts and deletes pods, each at its own pace."""
 
-    def __init__(self, client: Client, recorder: Recorder, metrics: Metrics, clock: Clock) -> None:
+    def __init__(
+        self,
+        client: Client,
+        recorder: Recorder,
+        metrics: Metrics,
+        clock: Clock,
+        departures: Departures,
+    ) -> None:
         self._client = client
         self._recorder = recorder
         self._metrics = metrics
+        self._departures = departures
         self._failures: BackoffTable[str] = BackoffTable(clock, _BACKOFF)
         self._free = asyncio.Semaphore(_AT_ONCE)
 
     async def evict(self, pods: Iterable[Pod], node: Node, reason: str) -> None:
         """Asks for the eviction of pods whose turn it is."""
-        due = [pod for pod in pods if self._failures.is_ready(pod.metadata.uid)]
+        due = [
+            pod for pod in pods if self._failures.is_ready(pod.metadata.uid) and self._departures.may_go(pod)
+        ]
         await asyncio.gather(*(self._evict(pod, node, reason) for pod in due))
 
     async def force(self, pods: Iterable[tuple[Pod, int]], reason: str) -> None:

@@ -292,12 +292,13 @@ class NodeTermination:
             self._queue.add(change.new.metadata.name)
 
     def _pod_changed(self, change: Change[Pod]) -> None:
-        self._wake(change.object.spec.node_name)
+        self.wake(change.object.spec.node_name)
 
     def _attachment_changed(self, change: Change[VolumeAttachment]) -> None:
-        self._wake(change.object.spec.node_name)
+        self.wake(change.object.spec.node_name)
 
-    def _wake(self, name: str) -> None:
+    def wake(self, name: str) -> None:
+        """Has a node looked at again that is on its way out."""
         node = self._cluster.informers.nodes.get(name) if name else None
         if node is not None and node.metadata.deletion_timestamp is not None:
             self._queue.add(name)

@@ -12,6 +12,7 @@ from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.api.nodepool import NodePool
 from karpenter.consolidation import pool_policy, propose, validate
+from karpenter.controllers.departures import Departures
 from karpenter.controllers.disruption import Disruption, DisruptionSettings, Rules
 from karpenter.controllers.provisioning import Market
 from karpenter.controllers.provisioning.nominating import Nominator
@@ -136,6 +137,7 @@ class World:
         self.metrics = Metrics()
         self.market = Market(self.cluster, self.shop)  # type: ignore[arg-type]
         self.nominator = Nominator(self.client, self.cluster)
+        self.departures = Departures(self.clock)
         self.disruption = Disruption(
             client=self.client,
             cluster=self.cluster,
@@ -149,6 +151,7 @@ class World:
             metrics=self.metrics,
             clock=self.clock,
             settings=self.settings,
+            departures=self.departures,
         )
 
     def pool(self, name: str = "default", annotations: dict[str, str] | None = None, **spec: Any) -> None:

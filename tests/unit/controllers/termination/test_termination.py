@@ -11,6 +11,7 @@ from karpenter.api import labels as names
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.cloud.errors import NodeClaimNotFoundError
 from karpenter.cloud.protocol import Machine
+from karpenter.controllers.departures import Departures
 from karpenter.controllers.termination import ClaimTermination, Evictions, NodeTermination, termination_time
 from karpenter.kit.clock import FakeClock
 from karpenter.kube import ForbiddenError, Recorder, ServerError
@@ -76,8 +77,10 @@ class Scene:
             "metrics": metrics,
             "clock": self.clock,
         }
-        evictions = Evictions(self.client, self.recorder, metrics, self.clock)
+        self.departures = Departures(self.clock)
+        evictions = Evictions(self.client, self.recorder, metrics, self.clock, self.departures)
         self.nodes = NodeTermination(evictions=evictions, **common)
+        self.departures.on_open(self.nodes.wake)
         self.claims = ClaimTermination(**common)
         made = self.client.store(NODE_CLAIMS, claim("c1", provider_id=ID, metadata=HELD, nodeName="n1"))
         if spec:
@@ -413,3 +416,19 @@ async def test_both_work_by_themselves() -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
     assert scene.is_over
+
+
+async def test_a_pod_waits_for_the_turn_of_the_node_that_it_goes_to() -> None:
+    scene = Scene()
+    scene.run_pod("a")
+    [waiting] = scene.cluster.pods_on("n1")
+    scene.departures.plan([(waiting, "n2")])
+    await scene.client.delete(NODE_CLAIMS, "c1")
+    await scene.step(3)
+    before = [call.verb for call in scene.client.calls if call.verb == "evict"]
+
+    scene.departures.open("n2")
+    await scene.step(1)
+
+    assert before == []
+    assert [call.verb for call in scene.client.calls if call.verb == "evict"] == ["evict"]
