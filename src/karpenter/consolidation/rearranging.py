@@ -37,7 +37,8 @@ class Rearranged:
 
     Attributes:
         parts: Trials that the solver agrees with and that stand alone.
-        plan: All of it, if something is left for the rounds that follow; otherwise None.
+        plan: All of it, if something is left for the rounds that follow; otherwise None. Without parts it waits for
+            what was bought to get a name.
         whole_gain: What all of it gains per hour, moving the pods paid for, if something is left for later; otherwise
             nothing.
     """
@@ -56,14 +57,13 @@ def rearranged(
     waiting = {move.source for move in found.moves if move.launch < 0 and not move.target}
     steps = _within_budgets(ground, quota, found, world.removable.keys() - waiting)
     trial = _agreed(stand, found, steps)
-    if trial is None:
-        return Rearranged([])
-    if len(trial.remove) == len(found.remove):
-        return Rearranged(parts_of(trial))
+    parts = [] if trial is None else parts_of(trial)
+    if (trial is None and not waiting) or (trial is not None and len(trial.remove) == len(found.remove)):
+        return Rearranged(parts)
     known = [world.removable[name].cost for name in found.remove if name in world.removable]
     # Nodes that may not go just now cost what the others do.
-    moving = sum(known) * len(found.remove) / len(known)
-    return Rearranged(parts_of(trial), found, found.saving_per_hour - moving)
+    moving = sum(known) * len(found.remove) / max(1, len(known))
+    return Rearranged(parts, found, found.saving_per_hour - moving)
 
 
 def still_planned(plan: Rearrangement, ground: Ground) -> Rearrangement:
@@ -78,19 +78,21 @@ def still_planned(plan: Rearrangement, ground: Ground) -> Rearrangement:
         if name in ground.sites and all(pod.metadata.uid in planned for pod in ground.sites[name].pods)
     ]
     staying = frozenset(left)
-    gone = [move for move in plan.moves if move.source not in staying and move.launch >= 0]
-    bought = {move.launch for move in gone}
     known = ground.situation.bought
-    names = {move.launch: known[move.uid] for move in gone if move.uid in known}
+    bought = {
+        move.launch: known[move.uid]
+        for move in plan.moves
+        if move.source not in staying and move.launch >= 0 and move.uid in known
+    }
     moves = [move for move in plan.moves if move.source in staying]
-    used = sorted({move.launch for move in moves if move.launch >= 0} - bought)
+    used = sorted({move.launch for move in moves if move.launch >= 0} - bought.keys())
     again = {number: index for index, number in enumerate(used)}
     launch = tuple(plan.launch[number] for number in used)
     return Rearrangement(
         remove=tuple(left),
         launch=launch,
         moves=tuple(
-            replace(move, target=names.get(move.launch, move.target), launch=again.get(move.launch, -1))
+            replace(move, target=bought.get(move.launch, move.target), launch=again.get(move.launch, -1))
             for move in moves
         ),
         saving_per_hour=sum(ground.sites[name].price or 0.0 for name in left) - price_of(launch),

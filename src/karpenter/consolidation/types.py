@@ -221,7 +221,8 @@ class Situation:
         memory: What earlier rounds have taught.
         settings: What an operator has chosen.
         plan: The plan that the last command was a part of; None if it was all.
-        bought: The names of nodes that were bought for the plan and stand, by the uids of pods that went to them.
+        bought: The names of nodes that were bought for the plan, by the uids of pods that go to them; empty as long as
+            they have none.
     """
 
     candidates: tuple[Candidate, ...] = ()

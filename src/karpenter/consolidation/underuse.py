@@ -151,6 +151,7 @@ class _Attempt:
         # Of a plan of which budgets let only the beginning be done now: what comes later, and what it all gains.
         self.plan: Rearrangement | None = None
         self._whole_gain = 0.0
+        self._waits = False
         self._ground = ground
         self._stand = stand
         self._quota = ground.quota.copy()
@@ -163,8 +164,8 @@ class _Attempt:
 
     @property
     def prospect(self) -> float:
-        """What this way gains per hour in the end; nothing if nothing of it can be done now."""
-        return max(self.gain, self._whole_gain) if self.stages else 0.0
+        """What this way gains per hour in the end; nothing if it leads nowhere."""
+        return max(self.gain, self._whole_gain) if self.stages or self._waits else 0.0
 
     def with_search(self, eligible: list[Site], plan: Rearrangement | None = None) -> _Attempt:
         """Take what a search of the whole cluster finds, or a plan has left, as far as each part pays.
@@ -173,6 +174,7 @@ class _Attempt:
         """
         found = rearranged(self._ground, self._quota, self._stand, eligible, plan)
         self.plan, self._whole_gain = found.plan, found.whole_gain
+        self._waits = found.plan is not None and not found.parts
         plain, special = self._stand.parted(found.parts)
         self._stand = self._stand.after(*self._accepted(plain))
         # Room is there for certain. But rules about other pods may count those of nodes that have not gone yet, so
@@ -181,9 +183,13 @@ class _Attempt:
         for number, chunk in enumerate(chunks):
             later = {name for each in chunks[number + 1 :] for name in each.remove}
             self._tries -= 1
-            trial = self._stand.closing(later).attempt_with(chunk.remove, chunk.launch)
+            stand = self._stand.closing(later)
+            trial = stand.attempt_with(chunk.remove, chunk.launch, chunk.moves)
+            if trial.problem is not None:
+                trial = stand.attempt_with(chunk.remove, chunk.launch)
             self._stand = self._stand.after(*self._accepted([trial]))
-        if not self.stages or self.plan is None:
+        if self.plan is None or not (self.stages or self._waits):
+            self.plan, self._whole_gain = None, 0.0
             return self.one_by_one(eligible)
         for name in self.plan.remove:
             verdict = self._ground.budget_verdict(self._ground.sites[name], Reason.UNDERUTILIZED)

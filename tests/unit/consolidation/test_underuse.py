@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from karpenter.api.labels import POD_DELETION_COST
-from karpenter.consolidation import Blocked, Memory, Reason, Settings, VerdictKind
+from karpenter.consolidation import Blocked, Command, Memory, Reason, Settings, VerdictKind
 from karpenter.model.instancetypes import InstanceType, Offering
 from tests.strategies.clusters import node
 from tests.strategies.expressions import expression, node_term, preferred, requirement, spread
@@ -101,6 +101,93 @@ def test_a_plan_that_budgets_stretch_over_rounds_is_followed() -> None:
 
     assert len(moved) == len(set(moved))
     assert world.price == pytest.approx(3 * 0.096)
+
+
+ONE_AT_A_TIME = pool(disruption={"budgets": (budget("1", reasons=("Underutilized",)),)})
+CHEAP_MOVES = Settings(eviction_price=0.001, horizon_h=2.0, horizon_floor_h=0.5)
+
+
+def followed(world: Setting, rounds: int = 20) -> tuple[Setting, list[Command]]:
+    """Carry out command after command, each of them knowing the plan of the one before, until nothing is left."""
+    commands: list[Command] = []
+    for _ in range(rounds):
+        found = world.propose()
+        if isinstance(found, Blocked):
+            return world, commands
+        commands.append(found)
+        for stage in found.stages:
+            number = len(world.nodes)
+            bought = {move.uid: f"new-{number}-{move.launch}" for move in stage.moves if move.launch >= 0}
+            world = world.after(stage).but(plan=found.plan, bought={**world.bought, **bought})
+    raise AssertionError("it does not come to rest")
+
+
+def test_a_plan_is_followed_over_rounds_to_the_end_that_it_had_in_mind() -> None:
+    nodes = tuple(holding(f"n{number}", 1 + number % 4) for number in range(9))
+
+    world, commands = followed(Setting(nodes, (ONE_AT_A_TIME,), types=(M5_LARGE,), settings=CHEAP_MOVES))
+
+    first = commands[0].plan
+    assert first is not None
+    assert {name for each in commands for name in each.remove} == set(first.remove)
+    assert commands[0].later == set(first.remove) - set(commands[0].remove)
+    moved = [move.uid for each in commands for stage in each.stages for move in stage.moves]
+    assert sorted(moved) == sorted(move.uid for move in first.moves)
+    assert world.price == pytest.approx(9 * 0.096 - first.saving_per_hour)
+
+
+def test_what_is_bought_for_several_nodes_is_bought_once_and_large_enough_for_those_that_follow() -> None:
+    nodes = tuple(holding(f"n{number}", 2, M5_XLARGE) for number in range(3))
+    world = Setting(nodes, (ONE_AT_A_TIME,), types=(M5_LARGE, M5_XLARGE), settings=CHEAP_MOVES)
+
+    at_the_end, commands = followed(world)
+
+    launches = [launch for each in commands for stage in each.stages for launch in stage.launch]
+    assert [each.instance_type for each in launches] == ["m5.large"]
+    assert launches[0].has_followers
+    assert len(commands) == 3
+    assert at_the_end.price == pytest.approx(0.096)
+
+
+def test_those_that_follow_wait_until_what_was_bought_has_a_name() -> None:
+    nodes = tuple(holding(f"n{number}", 2, M5_XLARGE) for number in range(3))
+    world = Setting(nodes, (ONE_AT_A_TIME,), types=(M5_LARGE, M5_XLARGE), settings=CHEAP_MOVES)
+    first = world.command()
+    [stage] = first.stages
+    standing = tuple(each for each in nodes if each.name not in stage.remove)
+    booting = world.but(
+        nodes=standing, plan=first.plan, bought=dict.fromkeys([m.uid for m in stage.moves], "")
+    )
+
+    found = booting.blocked()
+
+    assert {each.kind for each in found.verdicts.values()} == {VerdictKind.BUDGET}
+
+
+def test_a_node_with_a_pod_that_a_plan_does_not_know_is_not_taken_by_it() -> None:
+    nodes = tuple(holding(f"n{number}", 1) for number in range(4))
+    world = Setting(nodes, (ONE_AT_A_TIME,), settings=CHEAP_MOVES)
+    first = world.command()
+    later = sorted(first.later)
+    crowded = tuple(
+        replace(each, pods=(*each.pods, *replicas(6, each.name, of="guest"))) if each.name in later else each
+        for each in nodes
+    )
+
+    found = world.but(nodes=crowded, plan=first.plan).command()
+
+    assert not set(found.remove) & set(later)
+
+
+def test_a_plan_of_which_nothing_is_left_is_no_plan() -> None:
+    nodes = tuple(holding(f"n{number}", 1) for number in range(4))
+    world = Setting(nodes, (ONE_AT_A_TIME,), settings=CHEAP_MOVES)
+    plan = world.command().plan
+    others = tuple(holding(f"m{number}", 1) for number in range(2))
+
+    found = world.but(nodes=others, plan=plan).command()
+
+    assert found.id == world.but(nodes=others).command().id
 
 
 def test_nothing_is_searched_for_while_budgets_are_used_up() -> None:

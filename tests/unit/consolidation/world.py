@@ -23,7 +23,7 @@ from karpenter.consolidation import (
     pool_policy,
     propose,
 )
-from karpenter.consolidation.types import PoolPolicy, Reason, Refusal, Stage
+from karpenter.consolidation.types import PoolPolicy, Rearrangement, Reason, Refusal, Stage
 from karpenter.consolidation.validating import validate
 from karpenter.model.instancetypes import InstanceType
 from karpenter.model.snapshot import NodeView, Snapshot
@@ -115,6 +115,8 @@ class Setting:
     settings: Settings = field(default_factory=Settings)
     now: float = NOW
     daemons: tuple[Pod, ...] = ()
+    plan: Rearrangement | None = None
+    bought: Mapping[str, str] = field(default_factory=dict)
 
     def snapshot(self) -> Snapshot:
         """Give the cluster without the nodes on their way out."""
@@ -155,6 +157,8 @@ class Setting:
             virtual=self.virtual,
             memory=self.memory,
             settings=self.settings,
+            plan=self.plan,
+            bought=self.bought,
         )
 
     def propose(self) -> Command | Blocked:

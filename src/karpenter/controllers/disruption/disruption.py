@@ -282,9 +282,9 @@ class Disruption:
             settings=replace(self._settings.choices, stop=lambda: self._clock.monotonic() > deadline),
             plan=self._plan,
             bought={
-                uid: member.name
+                uid: member.name if member.node is not None else ""
                 for uid, claim in self._bought_for.items()
-                if (member := self._cluster.member(claim)) is not None and member.node is not None
+                if (member := self._cluster.member(claim)) is not None
             },
         )
         snapshot = self._cluster.snapshot(catalogues, staying=staying, shown=shown, unpromised=unpromised)
