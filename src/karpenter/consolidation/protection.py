@@ -48,10 +48,13 @@ class Protection:
 
     def __init__(self, pdbs: Iterable[PodDisruptionBudget], now: float) -> None:
         self._now = datetime.fromtimestamp(now, UTC)
-        self._budgets: dict[str, list[tuple[Selector, PodDisruptionBudget]]] = {}
-        for pdb in sorted(pdbs, key=lambda each: (each.metadata.namespace, each.metadata.name)):
+        # By namespace and one label that a budget demands: a cluster may have hundreds, and every pod is asked about.
+        self._budgets: dict[tuple[str, tuple[str, str] | None], list[tuple[Selector, PodDisruptionBudget]]]
+        self._budgets = {}
+        for pdb in pdbs:
             selector = compile_selector(pdb.spec.selector)
-            self._budgets.setdefault(pdb.metadata.namespace, []).append((selector, pdb))
+            place = (pdb.metadata.namespace, next(iter(selector.pairs), None))
+            self._budgets.setdefault(place, []).append((selector, pdb))
 
     def obstacle(self, pods: Iterable[Pod]) -> Obstacle | None:
         """Return what holds a node with these pods, the first by the pods' names; None if nothing does."""
@@ -72,12 +75,8 @@ class Protection:
     def _budgeted(self, pod: Pod) -> Obstacle | None:
         if is_mirror(pod) or tolerates(pod.spec.tolerations, DISRUPTED_TAINT):
             return None
-        found = [
-            pdb
-            for selector, pdb in self._budgets.get(pod.metadata.namespace, ())
-            if selector.matches(pod.metadata.labels)
-        ]
-        names = tuple(f"{pdb.metadata.namespace}/{pdb.metadata.name}" for pdb in found)
+        found = self._selecting(pod)
+        names = tuple(sorted(f"{pdb.metadata.namespace}/{pdb.metadata.name}" for pdb in found))
         if len(found) > 1:
             return Obstacle(VerdictKind.SEVERAL_PDBS, pod_name(pod), names)
         if not found or found[0].status.disruptions_allowed > 0:
@@ -85,6 +84,15 @@ class Protection:
         if found[0].spec.unhealthy_pod_eviction_policy == _ALWAYS and not _is_ready(pod):
             return None
         return Obstacle(VerdictKind.PDB, pod_name(pod), names)
+
+    def _selecting(self, pod: Pod) -> list[PodDisruptionBudget]:
+        namespace, labels = pod.metadata.namespace, pod.metadata.labels
+        return [
+            pdb
+            for pair in (None, *labels.items())
+            for selector, pdb in self._budgets.get((namespace, pair), ())
+            if selector.matches(labels)
+        ]
 
 
 def _is_ready(pod: Pod) -> bool:

@@ -388,10 +388,17 @@ RefusalKind: TypeAlias = Literal["budget", "scheduling", "churn"]
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a stage must not be carried out after the wait."""
+    """Why a stage must not be carried out after the wait.
+
+    Attributes:
+        kind: The reason as a word.
+        words: The reason as one sentence.
+        passes: Whether it is nobody's fault and soon over: a PodDisruptionBudget that others use up just now.
+    """
 
     kind: RefusalKind
     words: str
+    passes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,4 +150,4 @@ def _replaced(ground: Ground, sites: list[Site], stage: Stage) -> Stage | Refusa
 
 
 def _refusal(verdict: Verdict, kind: RefusalKind) -> Refusal:
-    return Refusal(kind, verdict.words)
+    return Refusal(kind, verdict.words, passes=verdict.kind is VerdictKind.PDB)

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 from dataclasses import replace
 
+import pytest
 from msgspec import structs
 
 from karpenter.api.core import Pod, Toleration
 from karpenter.api.core.policy import PodDisruptionBudget
 from karpenter.api.labels import DO_NOT_DISRUPT
-from karpenter.api.meta import Condition
+from karpenter.api.meta import Condition, LabelSelector, LabelSelectorRequirement
 from karpenter.consolidation import VerdictKind
 from karpenter.consolidation.protection import Obstacle, Protection
 from tests.strategies.pods import NOON, daemon, daemon_on
@@ -71,6 +72,39 @@ def test_two_budgets_on_a_pod_hold_even_if_both_allow() -> None:
     found = obstacle(replica("p", "a"), pdbs=(pdb("two", allowed=1), pdb("one", allowed=1)))
 
     assert found == Obstacle(VerdictKind.SEVERAL_PDBS, "default/p", ("default/one", "default/two"))
+
+
+@pytest.mark.parametrize(
+    ("selector", "holds"),
+    [
+        (LabelSelector(), True),
+        (None, False),
+        (LabelSelector(match_labels={"app": "inflate", "tier": "back"}), False),
+        (LabelSelector(match_expressions=(LabelSelectorRequirement("app", "In", ("inflate", "x")),)), True),
+        (LabelSelector(match_expressions=(LabelSelectorRequirement("app", "NotIn", ("inflate",)),)), False),
+        (LabelSelector(match_expressions=(LabelSelectorRequirement("tier", "DoesNotExist"),)), True),
+        (LabelSelector(match_expressions=(LabelSelectorRequirement("app", "Exists"),)), True),
+    ],
+)
+def test_a_budget_holds_whom_it_selects_in_whatever_words(
+    selector: LabelSelector | None, *, holds: bool
+) -> None:
+    made = pdb()
+    budget = structs.replace(made, spec=structs.replace(made.spec, selector=selector))
+
+    found = obstacle(replica("p", "a"), pdbs=(pdb("other", app="other"), budget))
+
+    assert (found is not None) is holds
+
+
+def test_budgets_that_select_in_different_words_are_told_in_the_order_of_their_names() -> None:
+    made = pdb("a-last-found")
+    everything = structs.replace(made, spec=structs.replace(made.spec, selector=LabelSelector()))
+
+    found = obstacle(replica("p", "a"), pdbs=(pdb("b"), everything, pdb("a")))
+
+    assert found is not None
+    assert found.pdbs == ("default/a", "default/a-last-found", "default/b")
 
 
 def test_an_unhealthy_pod_passes_a_budget_that_always_allows_those() -> None:

@@ -16,6 +16,7 @@ from tests.unit.consolidation.world import (
     Setting,
     budget,
     holding,
+    pdb,
     pool,
     replica,
     replicas,
@@ -149,6 +150,28 @@ def test_a_protected_pod_that_came_meanwhile_is_churn() -> None:
 
         assert kind == "churn"
         assert "default/late" in words
+
+
+def test_a_pod_budget_that_is_used_up_just_now_is_soon_over_and_other_refusals_are_not() -> None:
+    world, stage, reason = begun(DELETE)
+
+    held = world.but(pdbs=(pdb(),)).validate(stage, reason)
+    full = world.but(nodes=(holding("a", 6), world.nodes[1])).validate(stage, reason)
+
+    assert isinstance(held, Refusal)
+    assert isinstance(full, Refusal)
+    assert (held.kind, held.passes, full.passes) == ("churn", True, False)
+
+
+def test_pods_go_where_the_plan_has_room_for_them_though_there_is_room_elsewhere() -> None:
+    world = Setting((holding("a", 3), holding("b", 2), holding("c", 1)))
+    pods = world.nodes[2].pods
+    for target in ("a", "b"):
+        move = Move(pods[0].metadata.uid, "default/inflate-c-0", "c", target)
+
+        found = accepted(world, Stage(("c",), moves=(move,), evictions=1), Reason.UNDERUTILIZED)
+
+        assert [each.target for each in found.moves] == [target]
 
 
 def test_room_that_is_gone_is_told() -> None:

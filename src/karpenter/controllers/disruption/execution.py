@@ -120,6 +120,7 @@ class Execution:
         self._on_deleted = on_deleted
         self._on_end = on_end
         self._free = asyncio.Semaphore(_MARKED_AT_ONCE)
+        self._given_up: set[str] = set()
         self.running: dict[str, Running] = {}
         # Filled in by whoever knows them.
         self.catalogues: Mapping[str, Catalogue] = {}
@@ -174,7 +175,7 @@ class Execution:
 
     def adopt(self) -> tuple[str, ...]:
         """Takes on what another process has begun, and gives the keys; what did not get far is taken back."""
-        known = {claim for command in self.running.values() for claim in command.claims}
+        known = {claim for command in self.running.values() for claim in command.claims} | self._given_up
         found: dict[tuple[str, float, int], list[tuple[NodeClaim, Record]]] = {}
         for claim in self._cluster.informers.claims:
             record = record_of(claim)
@@ -260,7 +261,7 @@ class Execution:
         found = await self._look(command)
         if isinstance(found, Refusal):
             self._metrics.failed_validations.labels(kind_of(command.reason, len(part.claims))).inc()
-            return await self._give_up_stage(command, f"{found.kind}: {found.words}")
+            return await self._give_up_stage(command, f"{found.kind}: {found.words}", passes=found.passes)
         kept = {node: part.claims[node] for node in found.remove if node in part.claims}
         dropped = [claim for node, claim in part.claims.items() if node not in kept]
         self._withdraw(part)
@@ -367,10 +368,11 @@ class Execution:
         else:
             command.phase = Phase.FINISH
 
-    async def _give_up_stage(self, command: Running, problem: str) -> float | None:
+    async def _give_up_stage(self, command: Running, problem: str, *, passes: bool) -> float | None:
         """Takes a stage back that may not be carried out any more; the others go on without it."""
         part = command.part
         if all(each is part or each.is_deleted or not each.claims for each in command.parts):
+            command.is_blameless = passes
             return self._fail(command, problem)
         before = sum(each or 0.0 for each in part.prices.values())
         alone = replace(
@@ -381,11 +383,17 @@ class Execution:
             price_before=before,
             price_after=before - part.stage.saving_per_hour,
             problem=problem,
+            is_blameless=passes,
         )
+        # As long as it is being taken back nobody may think that another process has begun it.
+        self._given_up.update(alone.claims)
         command.parts[command.current] = Part(Stage(()), {})
         command.price_before -= alone.price_before
         command.price_after -= alone.price_after
-        await self._roll_back(alone)
+        try:
+            await self._roll_back(alone)
+        finally:
+            self._given_up.difference_update(part.claims.values())
         self._go_on(command)
         return None
 
@@ -437,8 +445,9 @@ class Execution:
         self._on_end(command, False)
         command.parts = [part for part in command.parts if part.is_deleted]
         command.phase = Phase.FINISH
-        if not command.parts:
-            self.running.pop(command.key, None)
+        # A stage that is taken back alone may have the key of its command, which goes on.
+        if not command.parts and self.running.get(command.key) is command:
+            del self.running[command.key]
         return None
 
     async def _dismiss(self, name: str) -> None:

@@ -394,7 +394,8 @@ async def test_pods_that_do_not_fit_the_replacement_yet_are_waited_for_and_then_
     assert rolled_back(world)[0].endswith("churn: protected now")
 
 
-async def test_stages_follow_each_other_and_one_that_fails_is_taken_back_alone() -> None:
+@pytest.mark.parametrize("failing", [0, 1])
+async def test_stages_follow_each_other_and_one_that_fails_is_taken_back_alone(failing: int) -> None:
     world = World()
     for number in range(1, 7):
         world.node(f"n{number}")
@@ -402,8 +403,8 @@ async def test_stages_follow_each_other_and_one_that_fails_is_taken_back_alone()
     await world.look()
     [running] = world.disruption.execution.running.values()
     assert len(running.parts) == 3
-    refused = set(running.parts[1].claims)
-    others = {*running.parts[0].claims, *running.parts[2].claims}
+    refused = set(running.parts[failing].claims)
+    others = {*running.parts[1 - failing].claims, *running.parts[2].claims}
     second = world.disruption.execution._second
     seen: list[tuple[str, ...]] = []
 
@@ -428,6 +429,32 @@ async def test_stages_follow_each_other_and_one_that_fails_is_taken_back_alone()
     assert settled.details["realised_per_hour"] == pytest.approx(2 * 0.096)
     assert {("Node", "ConsolidationCandidate"), ("NodeClaim", "ConsolidationRejected")} <= set(world.told)
     assert ("NodePool", "DisruptionSettled") in world.told
+
+
+@pytest.mark.parametrize("alone", [False, True])
+async def test_a_stage_that_a_pod_budget_holds_just_now_may_be_tried_again_at_once(alone: bool) -> None:  # noqa: FBT001
+    world = spread_out()
+    if not alone:
+        for number in range(4, 7):
+            world.node(f"n{number}")
+            world.pods(3, f"n{number}", app=f"app{number}")
+    await world.look()
+    [running] = world.disruption.execution.running.values()
+    assert (len(running.parts) == 1) is alone
+    held = running.parts[0].claims
+    second = world.disruption.execution._second
+
+    def refuse(stage: Any, *rest: Any) -> Any:
+        refusal = Refusal("churn", "its budget allows no eviction now", passes=True)
+        return refusal if set(stage.remove) == set(held) else second(stage, *rest)
+
+    world.disruption.execution._second = refuse
+    await world.pass_time(16.0)
+    await world.step()
+
+    assert len(rolled_back(world)) == 1
+    assert world.disruption._retry_moments(0.0) == {}
+    assert world.disruption.execution.adopt() == ()
 
 
 async def test_a_command_whose_last_stages_all_fail_ends_with_what_was_done() -> None:
