@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Carries commands out, step by step, each step so that it may be cut off at any point and done again.
 
-Taint and write down; wait; look again at the cluster as it is then; order what comes before; wait until it works and
-the pods fit; look at protections and budgets once more; delete. Whatever fails before the deletion is taken back: the
-taint, the record, the reason, and replacements that nobody uses. Where the process ends in between, the records on
-the claims tell the next one how far it got (`Execution.adopt`).
+Taint and write down; wait, unless machines are bought, which take their time to boot; look again at the cluster as it is
+then; order what comes before; wait until it works and the pods fit; look at protections and budgets once more; delete.
+Whatever fails before the deletion is taken back: the taint, the record, the reason, and replacements that nobody uses.
+Where the process ends in between, the records on the claims tell the next one how far it got (`Execution.adopt`).
 """
 
 from __future__ import annotations
@@ -240,7 +240,10 @@ class Execution:
         ]
         if not all(await asyncio.gather(*jobs)):
             return self._fail(command, "one of its nodes is gone or going already")
-        command.until = self._clock.monotonic() + self._settings.validation_wait_s
+        now = self._clock.monotonic()
+        command.settled_at = now + self._settings.validation_wait_s
+        # Where something is bought, machines take longer to boot than this, and everything is looked at again then.
+        command.until = now if command.part.launch else command.settled_at
         command.phase = Phase.WAIT
         return None
 
@@ -321,6 +324,9 @@ class Execution:
                     f"replacements are not ready after {self._settings.replacement_timeout_s:g} s",
                 )
             return _LOOK_AGAIN_S
+        left_s = command.settled_at - self._clock.monotonic()
+        if left_s > 0:
+            return left_s
         command.until = self._clock.monotonic() + _FIT_WITHIN_S
         command.phase = Phase.CHECK
         return None

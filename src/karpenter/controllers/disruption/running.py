@@ -74,6 +74,7 @@ class Running:
         current: Which stage is being carried out.
         phase: What comes next.
         until: By the monotonic clock, when the phase is over or has failed.
+        settled_at: By the monotonic clock, until when nothing is deleted.
         problem: Why it is taken back.
         is_blameless: Whether it is taken back for no fault of its nodes, so that they may be tried again at once.
         pools: The pools that its nodes belong to.
@@ -91,6 +92,7 @@ class Running:
     current: int = 0
     phase: Phase = Phase.MARK
     until: float = 0.0
+    settled_at: float = 0.0
     problem: str = ""
     is_blameless: bool = False
     pools: frozenset[str] = frozenset()

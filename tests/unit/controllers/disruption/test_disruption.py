@@ -356,13 +356,12 @@ async def test_a_replacement_waits_for_the_pods_that_it_was_bought_for() -> None
     world.node("n1", "m5.xlarge")
     world.pods(1, "n1")
     await world.look()
-    await world.pass_time(16.0)
-    await world.step()
-    world.live()
+    await world.pass_time(1.0)
     replacement = next(each.metadata.name for each in world.nodes if each.metadata.name != "n1")
 
     await world.disruption.look()
     waiting = later(world)
+    await world.pass_time(15.0)
     await world.step()
 
     assert waiting == [replacement]

@@ -70,6 +70,22 @@ async def test_an_empty_node_is_tainted_looked_at_again_and_deleted() -> None:
     assert world.evicted == []
 
 
+async def test_a_replacement_is_ordered_at_once_but_nothing_is_deleted_before_the_wait_is_over() -> None:
+    world = oversized()
+
+    await world.look()
+    ordered = len(world.claims)
+    await world.pass_time(14.0)
+    await world.step()
+    before = phases(world)
+    await world.pass_time(1.0)
+    await world.step()
+
+    assert ordered == 2
+    assert before == [Phase.AWAIT]
+    assert [each.metadata.name for each in world.claims if each.metadata.deletion_timestamp] == ["claim-n1"]
+
+
 async def test_nothing_is_deleted_before_the_wait_is_over() -> None:
     world = emptied()
     await world.look()
@@ -344,11 +360,9 @@ async def test_a_node_that_is_written_to_meanwhile_is_read_again() -> None:
 
 async def test_a_replacement_that_cannot_be_ordered_takes_the_command_back() -> None:
     world = oversized()
-    await world.look()
     world.client.fail("create", "nodeclaims", ForbiddenError("quota", status=403))
 
-    await world.pass_time(16.0)
-    await world.step()
+    await world.look()
 
     assert "could not be ordered" in rolled_back(world)[0]
     assert world.tainted == []
@@ -372,8 +386,6 @@ async def test_pods_that_do_not_fit_the_replacement_yet_are_waited_for_and_then_
     world = oversized()
     await world.look()
     await world.pass_time(16.0)
-    await world.step()
-    await world.pass_time(5.0)
     second = world.disruption.execution._second
     world.disruption.execution._second = lambda *_: Refusal("scheduling", "not yet")
     await world.step()
@@ -387,8 +399,6 @@ async def test_pods_that_do_not_fit_the_replacement_yet_are_waited_for_and_then_
     world = oversized()
     await world.look()
     await world.pass_time(16.0)
-    await world.step()
-    await world.pass_time(5.0)
     world.disruption.execution._second = lambda *_: Refusal("churn", "protected now")
     await world.step()
     assert rolled_back(world)[0].endswith("churn: protected now")
@@ -523,8 +533,7 @@ async def test_a_node_that_goes_by_itself_while_a_command_waits_is_not_taken_bac
 
 async def test_a_node_that_goes_between_the_order_and_its_record_takes_the_command_back() -> None:
     world = oversized()
-    await world.look()
-    await world.pass_time(15.0)
+    await world.disruption.look()
     settle = world.disruption.execution._hands.settle
 
     async def gone(claim: str, record: Any) -> bool:
