@@ -191,6 +191,8 @@ DISRUPTED_TAINT: Final = Taint(key=f"{GROUP}/disrupted", effect="NoSchedule")
 # Of a node that a plan takes away later: pods that have room elsewhere had better go there.
 DISRUPTED_LATER_TAINT: Final = Taint(key=f"{GROUP}/disrupted-later", effect="PreferNoSchedule")
 UNREGISTERED_TAINT: Final = Taint(key=f"{GROUP}/unregistered", effect="NoExecute")
+# What stands in for it for a moment before a node registers: it evicts nobody.
+REGISTERING_TAINT: Final = Taint(key=UNREGISTERED_TAINT.key, effect="NoSchedule")
 
 # Taints that a new node loses by itself: until it is initialized they say nothing about where pods can go.
 EPHEMERAL_TAINTS: Final = (
@@ -199,6 +201,7 @@ EPHEMERAL_TAINTS: Final = (
     Taint(key="node.kubernetes.io/unreachable", effect="NoSchedule"),
     Taint(key="node.cloudprovider.kubernetes.io/uninitialized", effect="NoSchedule", value="true"),
     UNREGISTERED_TAINT,
+    REGISTERING_TAINT,
 )
 EPHEMERAL_TAINT_PREFIX: Final = "readiness.k8s.io/"
 

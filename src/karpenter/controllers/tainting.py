@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The taints of nodes on their way out: put on and taken off, whoever else writes to the node meanwhile."""
+"""Taints that we put on nodes and take off, whoever else writes to the node meanwhile."""
 
 from __future__ import annotations
 

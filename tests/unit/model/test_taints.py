@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from karpenter.api.core import Taint, Toleration
-from karpenter.api.labels import DISRUPTED_TAINT, UNREGISTERED_TAINT
+from karpenter.api.labels import DISRUPTED_TAINT, REGISTERING_TAINT, UNREGISTERED_TAINT
 from karpenter.model.taints import (
     canonical_tolerations,
     discouraging_taints,
@@ -73,6 +73,7 @@ def test_wishes_of_a_node_count_only_when_heeded() -> None:
             True,
         ),
         (UNREGISTERED_TAINT, True),
+        (REGISTERING_TAINT, True),
         (Taint(key="readiness.k8s.io/network", effect="NoExecute"), True),
         (DISRUPTED_TAINT, False),
         (TEAM, False),

@@ -17,7 +17,7 @@ from karpenter.api.nodeclaim import NodeClaim
 from karpenter.model.resources import Resources
 from karpenter.model.taints import is_ephemeral, merge_taints, same_taint
 
-__all__ = ["lacks", "registration_patch", "takes_pods"]
+__all__ = ["is_ready", "lacks", "registration_patch", "takes_pods"]
 
 _HIDDEN_ANNOTATIONS: Final = ("kubectl.kubernetes.io/last-applied-configuration",)
 
@@ -56,11 +56,15 @@ def registration_patch(node: Node, claim: NodeClaim) -> dict[str, Any]:
     return patch
 
 
+def is_ready(node: Node) -> bool:
+    """Tells whether the kubelet says that its node is ready."""
+    return any(each.type == "Ready" and each.status == "True" for each in node.status.conditions)
+
+
 def takes_pods(node: Node) -> bool:
     """Tells whether nothing but our own taint keeps pods off a node that is not registered yet."""
-    ready = any(each.type == "Ready" and each.status == "True" for each in node.status.conditions)
-    others = (taint for taint in node.spec.taints if not same_taint(taint, names.UNREGISTERED_TAINT))
-    return ready and not any(map(is_ephemeral, others))
+    others = (taint for taint in node.spec.taints if taint.key != names.UNREGISTERED_TAINT.key)
+    return is_ready(node) and not any(map(is_ephemeral, others))
 
 
 def lacks(node: Node, claim: NodeClaim) -> tuple[str, str]:
@@ -90,7 +94,7 @@ def lacks(node: Node, claim: NodeClaim) -> tuple[str, str]:
 
 
 def _taints(node: Node, claim: NodeClaim) -> tuple[Taint, ...]:
-    found = tuple(taint for taint in node.spec.taints if not same_taint(taint, names.UNREGISTERED_TAINT))
+    found = tuple(taint for taint in node.spec.taints if taint.key != names.UNREGISTERED_TAINT.key)
     if node.metadata.labels.get(names.DO_NOT_SYNC_TAINTS) == "true":
         return found
     return merge_taints(merge_taints(found, claim.spec.taints), claim.spec.startup_taints)

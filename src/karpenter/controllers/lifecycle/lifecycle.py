@@ -27,8 +27,10 @@ from karpenter.cloud.errors import (
     NodeClassNotReadyError,
 )
 from karpenter.cloud.protocol import CloudProvider, Machine, next_attempt
+from karpenter.controllers.lifecycle.disarming import Disarming, disarming_patch, is_armed, is_shielded
 from karpenter.controllers.lifecycle.joining import lacks, registration_patch, takes_pods
 from karpenter.controllers.lifecycle.waitingroom import WaitingRoom
+from karpenter.controllers.tainting import set_taint
 from karpenter.kit.backoff import BackoffPolicy, BackoffTable
 from karpenter.kit.clock import Clock
 from karpenter.kit.workqueue import WorkQueue
@@ -46,6 +48,8 @@ _LAUNCH_RETRY_S: Final = 5.0
 _JOIN_AGAIN_S: Final = 10.0
 # As a work queue waits: what was refused for a cause that a person must remove is asked for ever more rarely.
 _REFUSED_AGAIN: Final = BackoffPolicy(base_s=1.0, cap_s=60.0, jitter=0.2)
+# When somebody else wrote to a node: the next look has what they wrote.
+_CONFLICT_AGAIN_S: Final = 0.05
 _DIED: Final = "InstanceDied"
 # How long the cloud's lists may lack an instance that was launched, perhaps by a process that is no more.
 _UNLISTED: Final = timedelta(seconds=60)
@@ -91,6 +95,7 @@ class Lifecycle:
             self.reconcile, clock, workers=settings.workers, on_error=self._failed
         )
         self._waiting = WaitingRoom()
+        self._disarming = Disarming()
         cluster.informers.claims.on_change(lambda change: self._queue.add(change.object.metadata.name))
         cluster.nominations.on_told(self._queue.add)
         cluster.informers.nodes.on_change(self._node_changed)
@@ -106,6 +111,7 @@ class Lifecycle:
         if claim is None:
             self._queue.forget(name)
             self._waiting.let_go(name)
+            self._disarming.forget(name)
             return None
         if claim.metadata.deletion_timestamp is not None:
             return None
@@ -121,22 +127,50 @@ class Lifecycle:
             return late_s if again_s is None or late_s is None else again_s
         node = self._node_of(claim)
         if not conditions.is_true(REGISTERED):
-            hold_s = self._hold_s(name, node) if node is not None else 0.0
+            hold_s = await self._hold_s(name, node) if node is not None else 0.0
             if node is not None and (hold_s or await self._register(claim, node)):
                 return hold_s
-        elif not conditions.is_true(INITIALIZED) and node is not None:
-            await self._initialize(claim, node)
+        elif node is not None:
+            self._disarming.forget(name)
+            # Only another program registers a node and leaves our taint on it, one that took over from us just then.
+            await set_taint(self._client, self._cluster, node, on=False, taint=names.REGISTERING_TAINT)
+            if not conditions.is_true(INITIALIZED):
+                await self._initialize(claim, node)
         return await self._late(name)
 
-    def _hold_s(self, name: str, node: Node) -> float:
-        """Gives how long a node that has joined is kept from pods, until the scheduler knows which ones are for it."""
+    async def _hold_s(self, name: str, node: Node) -> float:
+        """Gives how long a node that has joined is kept from pods, which nobody may evict once they come."""
+        known_s = self._disarming.wait_s(name, node, self._clock.monotonic())
+        told_s = self._untold_s(name, node, is_known=not known_s)
+        # Early placement does not heed the taint that shields other nodes while they boot.
+        is_open = self._settings.places_early or not is_shielded(node)
+        # Not while the control plane is at the node's other taints: writers would be in each other's way.
+        is_due = is_armed(node) and (takes_pods(node) or (is_open and not told_s))
+        if is_due or self._disarming.can_ask(name, node):
+            return await self._disarm(name, node)
+        return min(known_s, told_s) if known_s and told_s else known_s or told_s
+
+    def _untold_s(self, name: str, node: Node, *, is_known: bool) -> float:
+        """Gives how long a node waits until the scheduler knows which pods are for it."""
         nominations, now = self._cluster.nominations, self._clock.monotonic()
         if self._settings.places_early and not takes_pods(node):
             # Its pods are bound while it boots, and our taint would have them evicted.
             return self._waiting.let_go(name)
         if not nominations.is_telling or not nominations.pods_of(name):
             return self._waiting.let_go(name)
-        return self._waiting.hold_s(name, now, is_ready=takes_pods(node) and nominations.is_told(name))
+        is_complete = is_known and takes_pods(node) and nominations.is_told(name)
+        return self._waiting.hold_s(name, now, is_ready=is_complete)
+
+    async def _disarm(self, name: str, node: Node) -> float:
+        """Takes the taint off a node that evicts, keeps pods off all the same, and says when to look again."""
+        try:
+            changed = await self._client.patch(NODES, node.metadata.name, disarming_patch(node))
+        except (ConflictError, NotFoundError):
+            return _CONFLICT_AGAIN_S
+        now = self._clock.monotonic()
+        self._disarming.note(name, node, now)
+        self._cluster.informers.nodes.observe(changed)
+        return self._disarming.wait_s(name, changed, now)
 
     async def _launch(self, claim: NodeClaim) -> float | None:
         """Launches the claim's machine; gives the seconds after which to ask again, or None."""

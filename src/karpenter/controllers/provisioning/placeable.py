@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from karpenter.api.core import Node, Pod, Taint
-from karpenter.api.labels import UNREGISTERED_TAINT, stable_name
+from karpenter.api.labels import REGISTERING_TAINT, UNREGISTERED_TAINT, stable_name
 from karpenter.controllers.provisioning.waiting import is_unplaced, turn
 from karpenter.model.affinity import node_rules
 from karpenter.model.ports import host_ports
@@ -72,7 +72,7 @@ def suits(pod: Pod, member: Member) -> bool:
     taints: tuple[Taint, ...] = node.spec.taints if node is not None else ()
     if claim is not None and not member.is_registered:
         taints = merge_taints(merge_taints(taints, claim.spec.taints), claim.spec.startup_taints)
-    passing = (_KEEPS_OFF, UNREGISTERED_TAINT)
+    passing = (_KEEPS_OFF, UNREGISTERED_TAINT, REGISTERING_TAINT)
     lasting = [taint for taint in taints if not any(same_taint(taint, each) for each in passing)]
     return not forbidding_taints(lasting, pod.spec.tolerations) and node_rules(pod).matches(
         member.labels, member.name

@@ -4,10 +4,11 @@
 Off unless an operator asks for it. Left alone, a pod waits until its node is ready, the control plane has taken the
 taint away that says otherwise, and the scheduler has come to the pod again. Bound early, it waits for the kubelet.
 
-A node gets its pods when its Node object is there, registered and says what it has for pods, and for as long as the
-scheduler keeps off it: then nobody else fills it. Which pods may be bound past the scheduler is ``placeable``'s to say;
-the others are nominated as always. A pod that somebody else has bound meanwhile is where it is; any other refusal is
-tried again. A node that is not ready after five minutes gets no more: whoever is on it is evicted about then.
+A node gets its pods when its Node object is there, registered (nobody evicts by its first taint from then on) and says
+what it has for pods, and for as long as the scheduler keeps off it: then nobody else fills it. Which pods may be bound
+past the scheduler is ``placeable``'s to say; the others are nominated as always. A pod that somebody else has bound
+meanwhile is where it is; any other refusal is tried again. A node that is not ready after five minutes gets no more:
+whoever is on it is evicted about then.
 """
 
 from __future__ import annotations
@@ -38,8 +39,6 @@ from karpenter.state import Cluster, Member, node_view
 
 __all__ = ["Placer"]
 
-# Who evicts by taints may learn later than we that the taint is gone which was on the node until it registered.
-_SETTLED_S: Final = 1.0
 _LONGEST_BOOT: Final = timedelta(minutes=5)
 _NODES_AT_ONCE: Final = 20
 _BOUND_AT_ONCE: Final = 30
@@ -82,7 +81,6 @@ class Placer:
         self._log = get_log("provisioner")
         self._events = Allowance(clock, rate_per_s=_EVENTS_PER_S, burst=_EVENTS_AT_ONCE)
         self._free = asyncio.Semaphore(_BOUND_AT_ONCE)
-        self._registered_at: dict[str, float] = {}
         self._kept: dict[str, frozenset[str]] = {}
         self._bound: dict[str, set[str]] = {}
         self._queue: WorkQueue[str] = WorkQueue(
@@ -114,10 +112,6 @@ class Placer:
         self._kept[name] = frozenset(pod.metadata.uid for pod in chosen)
         if not member.is_registered:
             return None
-        now = self._clock.monotonic()
-        wait_s = self._registered_at.setdefault(name, now) + _SETTLED_S - now
-        if wait_s > 0:
-            return wait_s
         bound = self._bound.setdefault(name, set())
         bound &= {pod.metadata.uid for pod in promised}
         await self._bind_all(name, node, [pod for pod in chosen if pod.metadata.uid not in bound])
@@ -235,8 +229,8 @@ class Placer:
         return True
 
     def _forget(self, name: str) -> None:
-        for known in (self._registered_at, self._kept, self._bound):
-            known.pop(name, None)
+        self._kept.pop(name, None)
+        self._bound.pop(name, None)
 
     def _failed(self, name: str, error: Exception, again_s: float) -> None:
         self._metrics.reconcile_errors.labels("provisioner").inc()

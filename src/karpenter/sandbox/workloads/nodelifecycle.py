@@ -3,6 +3,7 @@
 
 A node is silent when neither its lease nor its status has changed for the grace period, by this program's own clock:
 what nodes write as the time is not believed. NoExecute taints remove pods at once or after their tolerationSeconds.
+Every node has the annotation that tells kubelets how long to keep secrets, as that of a small cluster.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ _PRESSURES: Final = {
 }
 _KINDS: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 _LEASES: Final = "kube-node-lease"
+_KEPT_S: Final = "node.alpha.kubernetes.io/ttl"
 
 
 def taints_for(node: Wire) -> list[tuple[str, str]]:
@@ -98,7 +100,7 @@ class NodeLifecycle(Controller):
         """Marks a silent node, keeps its taints, and its pods' readiness."""
         if self._silent_s(wire) >= self.world.settings.node_grace_s:
             wire = await self._mark_silent(wire) or wire
-        await self._set_taints(wire)
+        await self._set_taints_and_annotation(wire)
         return self.world.settings.node_monitor_s
 
     def _silent_s(self, wire: Wire) -> float:
@@ -159,7 +161,7 @@ class NodeLifecycle(Controller):
                 conditions = with_condition(pod["status"]["conditions"], said, now)
                 await self.world.patch(POD, pod, {"status": {"conditions": conditions}}, "status")
 
-    async def _set_taints(self, wire: Wire) -> None:
+    async def _set_taints_and_annotation(self, wire: Wire) -> None:
         have = (wire.get("spec") or {}).get("taints") or []
         wanted = taints_for(wire)
         kept = [
@@ -173,11 +175,13 @@ class NodeLifecycle(Controller):
             for key, effect in wanted
             if (key, effect) not in there
         ]
+        change: Wire = {}
         if added or len(kept) != len(have):
-            change: Wire = {
-                "metadata": {"resourceVersion": wire["metadata"]["resourceVersion"]},
-                "spec": {"taints": kept + added or None},
-            }
+            change["metadata"] = {"resourceVersion": wire["metadata"]["resourceVersion"]}
+            change["spec"] = {"taints": kept + added or None}
+        if _KEPT_S not in (wire["metadata"].get("annotations") or {}):
+            change.setdefault("metadata", {})["annotations"] = {_KEPT_S: "0"}
+        if change:
             await self.world.patch(NODE, wire, change)
 
 

@@ -18,6 +18,7 @@ from karpenter.cloud.errors import (
 )
 from karpenter.cloud.protocol import LAUNCH_ATTEMPT, Machine
 from karpenter.controllers.lifecycle import Lifecycle, LifecycleSettings
+from karpenter.controllers.lifecycle.disarming import ANSWER
 from karpenter.kit.clock import FakeClock
 from karpenter.kube import ConflictError, Recorder
 from karpenter.kube.kinds import NODE_CLAIMS, NODES
@@ -40,6 +41,8 @@ JOINED = [
     {"key": names.UNREGISTERED_TAINT.key, "effect": "NoExecute"},
     {"key": "foreign", "effect": "NoSchedule"},
 ]
+NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+BOOTING: dict[str, Any] = {"taints": [*JOINED, NOT_READY], "conditions": []}
 
 
 class Cloud:
@@ -112,13 +115,28 @@ class Scene:
 
     def join(self, **parts: Any) -> None:
         """Let the node of the machine appear."""
-        parts = {"taints": JOINED, "conditions": READY, **parts}
+        annotated = {"annotations": {ANSWER: "0"}}
+        parts = {"taints": JOINED, "conditions": READY, "metadata": annotated, **parts}
         self.client.store(NODES, node("n1", MACHINE.provider_id, parts.pop("labels", {}), **parts))
 
     async def settle(self, times: int = 4) -> None:
-        """Look at the claim a few times."""
+        """Look at the claim a few times, and let the controller manager look at the node in between."""
         for _ in range(times):
             await self.lifecycle.reconcile("c1")
+            await self.answer()
+
+    async def answer(self) -> None:
+        """Let the controller manager see the node as it is."""
+        raw = self.client.raw_object(NODES, "n1")
+        if raw is not None and ANSWER not in raw["metadata"].get("annotations", {}):
+            await self.client.patch(NODES, "n1", {"metadata": {"annotations": {ANSWER: "0"}}})
+
+    @property
+    def taints(self) -> list[tuple[str, str]]:
+        """The node's taints."""
+        found = self.cluster.informers.nodes.get("n1")
+        assert found is not None
+        return [(each.key.rpartition("/")[2], each.effect) for each in found.spec.taints]
 
     @property
     def told(self) -> list[str]:
@@ -175,9 +193,8 @@ async def test_a_node_takes_no_pods_before_it_is_ready_and_the_scheduler_knows_w
     scene.cluster.nominations.promise(["uid-a"], "c1", 900)
     await scene.settle()
     states = []
-    not_ready = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
-    scene.join(taints=[*JOINED, not_ready])
+    scene.join(taints=[*JOINED, NOT_READY])
     scene.cluster.nominations.tell("c1")
     again_s = await scene.lifecycle.reconcile("c1")
     states.append(scene.condition("Registered")[0])
@@ -195,23 +212,25 @@ async def test_a_node_takes_no_pods_before_it_is_ready_and_the_scheduler_knows_w
 
 
 @pytest.mark.parametrize(
-    ("taints", "registered"),
+    ("parts", "registered"),
     [
-        ([*JOINED, {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}], "True"),
-        (JOINED, "Unknown"),
+        (BOOTING, "True"),
+        ({}, "Unknown"),
     ],
     ids=["while it boots", "ready already"],
 )
 async def test_where_pods_are_placed_early_a_node_registers_as_soon_as_it_joins_unless_the_scheduler_may_use_it(
-    taints: list[dict[str, str]], registered: str
+    parts: dict[str, Any], registered: str
 ) -> None:
     scene = Scene(places_early=True)
     scene.cluster.nominations.is_telling = True
     scene.cluster.nominations.promise(["uid-a"], "c1", 900)
     await scene.settle()
 
-    scene.join(taints=taints)
-    await scene.lifecycle.reconcile("c1")
+    scene.join(**parts)
+    await scene.settle()
+    scene.clock.tick(1)
+    await scene.settle()
 
     assert scene.condition("Registered")[0] == registered
 
@@ -260,13 +279,13 @@ async def test_a_node_is_ready_for_work_when_everything_is_there() -> None:
 @pytest.mark.parametrize(
     ("parts", "reason"),
     [
-        ({"conditions": []}, "NodeNotReady"),
-        ({"conditions": [{"type": "Ready", "status": "False", "message": "no CNI"}]}, "NodeNotReady"),
-        ({"taints": [{"key": "cni", "effect": "NoSchedule"}]}, "StartupTaintsExist"),
+        (BOOTING, "NodeNotReady"),
         (
-            {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]},
-            "KnownEphemeralTaintsExist",
+            {**BOOTING, "conditions": [{"type": "Ready", "status": "False", "message": "no CNI"}]},
+            "NodeNotReady",
         ),
+        ({"taints": [{"key": "cni", "effect": "NoSchedule"}]}, "StartupTaintsExist"),
+        ({"taints": [NOT_READY]}, "KnownEphemeralTaintsExist"),
         ({"allocatable": {"cpu": "2"}}, "ResourceNotRegistered"),
     ],
 )
@@ -306,13 +325,100 @@ async def test_a_node_changed_by_another_at_the_same_time_is_tried_again() -> No
     scene = Scene()
     await scene.settle()
     scene.join()
-    scene.client.fail("patch", "nodes", ConflictError("modified", status=409))
+    modified = ConflictError("modified", status=409)
+    scene.client.fail("patch", "nodes", modified)
 
+    again_s = await scene.lifecycle.reconcile("c1")
+    armed = scene.taints
+    await scene.settle(1)
+    scene.client.fail("patch", "nodes", modified)
     await scene.lifecycle.reconcile("c1")
     first = scene.condition("Registered")[0]
     await scene.lifecycle.reconcile("c1")
 
+    assert (again_s, armed[0]) == (0.05, ("unregistered", "NoExecute"))
     assert (first, scene.condition("Registered")[0]) == ("Unknown", "True")
+
+
+async def test_a_ready_node_registers_when_whoever_evicts_has_seen_that_it_evicts_no_more() -> None:
+    scene = Scene()
+    await scene.settle()
+    scene.join()
+
+    again_s = await scene.lifecycle.reconcile("c1")
+    await scene.lifecycle.reconcile("c1")
+    meanwhile, registered = scene.taints, scene.condition("Registered")[0]
+    await scene.answer()
+    await scene.lifecycle.reconcile("c1")
+
+    assert again_s == 15
+    assert (meanwhile, registered) == ([("foreign", "NoSchedule"), ("unregistered", "NoSchedule")], "Unknown")
+    assert "unregistered" not in dict(scene.taints)
+    assert scene.condition("Registered")[0] == "True"
+
+
+async def test_a_node_that_nobody_answers_for_registers_after_a_while() -> None:
+    scene = Scene()
+    await scene.settle()
+    scene.join()
+    await scene.lifecycle.reconcile("c1")
+
+    scene.clock.tick(15)
+    await scene.lifecycle.reconcile("c1")
+
+    assert scene.condition("Registered")[0] == "True"
+
+
+async def test_where_nobody_can_be_asked_a_node_waits_for_a_moment() -> None:
+    scene = Scene()
+    await scene.settle()
+    scene.join(metadata={})
+
+    again_s = await scene.lifecycle.reconcile("c1")
+    meanwhile = scene.taints
+    scene.clock.tick(0.25)
+    await scene.lifecycle.reconcile("c1")
+
+    assert (again_s, meanwhile[-1]) == (0.25, ("unregistered", "NoSchedule"))
+    assert scene.condition("Registered")[0] == "True"
+
+
+async def test_a_node_that_boots_registers_at_once_for_the_control_plane_will_look_at_it_again() -> None:
+    scene = Scene()
+    await scene.settle()
+    scene.join(**BOOTING)
+
+    await scene.lifecycle.reconcile("c1")
+
+    assert scene.condition("Registered")[0] == "True"
+    assert "unregistered" not in dict(scene.taints)
+
+
+async def test_what_a_controller_that_died_left_on_a_node_is_finished_by_the_next() -> None:
+    scene = Scene()
+    await scene.settle()
+    scene.join(taints=[{"key": names.UNREGISTERED_TAINT.key, "effect": "NoSchedule"}])
+
+    await scene.lifecycle.reconcile("c1")
+    asked = scene.condition("Registered")[0]
+    await scene.settle(2)
+
+    assert asked == "Unknown"
+    assert scene.condition("Registered")[0] == "True"
+    assert "unregistered" not in dict(scene.taints)
+    assert scene.told == []
+
+
+async def test_our_taint_goes_from_a_node_that_another_program_has_registered() -> None:
+    scene = Scene()
+    await scene.settle()
+    scene.join(labels={names.DO_NOT_SYNC_TAINTS: "true"})
+    await scene.settle()
+
+    scene.join(taints=[{"key": names.UNREGISTERED_TAINT.key, "effect": "NoSchedule"}])
+    await scene.lifecycle.reconcile("c1")
+
+    assert scene.taints == []
 
 
 @pytest.mark.parametrize(
@@ -398,7 +504,7 @@ async def test_a_node_that_is_never_ready_goes_only_where_that_is_asked_for() ->
     patient, strict = Scene(), Scene(initialization_timeout_s=1800)
     for scene in (patient, strict):
         await scene.settle()
-        scene.join(conditions=[])
+        scene.join(**BOOTING)
         await scene.settle()
         scene.clock.tick(1801)
         await scene.lifecycle.reconcile("c1")
@@ -434,6 +540,7 @@ async def test_it_works_by_itself_from_a_claim_to_a_ready_node() -> None:
     scene.join(labels={names.DO_NOT_SYNC_TAINTS: "true"})
     for _ in range(20):
         await scene.clock.advance(0.2)
+        await scene.answer()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 

@@ -62,7 +62,7 @@ class Early(Scene):
         self.client.store(NODES, node(NODE, "aws:///a/i-1", labels=labels, taints=shut, **made))
 
     async def settle(self, claim: str) -> None:
-        """Look at the node, and again once others had time to see it as it is."""
+        """Look at the node, and again a moment later."""
         await self.placer.reconcile(claim)
         self.clock.tick(1.0)
         await self.placer.reconcile(claim)
@@ -78,12 +78,8 @@ async def test_planned_pods_are_bound_to_their_node_while_it_boots() -> None:
     claim = await scene.launch()
     scene.join()
 
-    wait_s = await scene.placer.reconcile(claim)
-    before = scene.bound
-    scene.clock.tick(1.0)
     await scene.placer.reconcile(claim)
 
-    assert (wait_s, before) == (1.0, [])
     assert [(each.name, each.body) for each in scene.client.writes("bind")] == [("a", NODE), ("b", NODE)]
     assert [each.kind for each in scene.decisions.since()].count(DecisionKind.PLACE) == 1
     assert ("a", "Scheduled", f"Successfully assigned shop/a to {NODE}, not ready yet") in scene.told
@@ -312,7 +308,7 @@ async def test_a_pod_that_was_bound_or_deleted_meanwhile_is_let_be() -> None:
         NotFoundError("gone", status=404),
     )
 
-    await scene.settle(claim)
+    await scene.placer.reconcile(claim)
 
     assert scene.bound == ["a", "b", "c"]
     assert [each.metadata.name for each in scene.cluster.pods_on(NODE)] == ["c"]

@@ -270,6 +270,20 @@ async def test_a_node_that_renews_its_lease_is_not_silent() -> None:
         assert "taints" not in stage.get(NODE, "n0")["spec"]
 
 
+async def test_the_annotation_of_a_node_comes_back_when_it_is_taken_off() -> None:
+    ttl = "node.alpha.kubernetes.io/ttl"
+    async with Stage() as stage:
+        stage.play(NodeLifecycle(stage.world))
+        await stage.make(NODE, _node())
+        await stage.pass_time(1)
+        first = stage.get(NODE, "n0")["metadata"]["annotations"]
+
+        await stage.change(NODE, "n0", {"metadata": {"annotations": {ttl: None}}})
+        await stage.pass_time(1)
+
+        assert first == stage.get(NODE, "n0")["metadata"]["annotations"] == {ttl: "0"}
+
+
 def test_conditions_and_the_cordon_call_for_taints() -> None:
     node = _node(unschedulable=True)
     node["status"]["conditions"] = [
