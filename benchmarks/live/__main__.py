@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.console import positive, say
 from benchmarks.live import consolidating, early, gopeer, holding, offloop, placement, reaction, storm
 from benchmarks.live.gopeer import GoPeer, build_go_peer
 from benchmarks.live.planes import PLANES
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
         try:
             outcome = asyncio.run(_measure(row, options))
         except KarpenterError as error:
-            _say(f"{row}: {error.message}" + (f"\nhint: {error.hint}" if error.hint else ""))
+            say(f"{row}: {error.message}" + (f"\nhint: {error.hint}" if error.hint else ""))
             failed = True
             continue
         documents[row] = outcome.data
@@ -76,7 +77,7 @@ def main(arguments: Sequence[str]) -> int:
         if options.output == "table":
             print("\n\n".join(each.render() for each in outcome.tables))
             print("\n".join([*outcome.notes, ""]) if outcome.notes else "")
-        _say(f"{row}: written to {file}")
+        say(f"{row}: written to {file}")
     if options.output == "json":
         print(json.dumps(documents, indent=2))
     return int(failed)
@@ -93,11 +94,11 @@ async def _measure(row: str, options: argparse.Namespace) -> Outcome:
         if measure is None:
             outcome = await _consolidation(directory, options)
         else:
-            async with Stage(directory, _say) as stage:
+            async with Stage(directory, say) as stage:
                 outcome = await measure(stage, options)
-        _say(f"{row}: {time.monotonic() - started:.0f} s in all")
+        say(f"{row}: {time.monotonic() - started:.0f} s in all")
     except BaseException:
-        _say(f"{row}: logs are in {directory}")
+        say(f"{row}: logs are in {directory}")
         raise
     if kept is None:
         shutil.rmtree(directory, ignore_errors=True)
@@ -107,16 +108,16 @@ async def _measure(row: str, options: argparse.Namespace) -> Outcome:
 async def _consolidation(directory: Path, options: argparse.Namespace) -> Outcome:
     needs_go = any(side.startswith("go") for side in options.sides)
     peer, note = _go() if needs_go else (None, "the Go side was left out")
-    outcome = await consolidating.run(options, directory, _say, peer)
+    outcome = await consolidating.run(options, directory, say, peer)
     return Outcome(outcome.tables, outcome.data, [note] if note else [])
 
 
 def _go() -> tuple[GoPeer | None, str]:
     try:
-        return build_go_peer(os.environ, _say), ""
+        return build_go_peer(os.environ, say), ""
     except PeerUnavailableError as error:
         text = f"only our side was run: {error.message} ({error.hint})"
-        _say(text)
+        say(text)
         return None, text
 
 
@@ -158,11 +159,11 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="holding: how large the cluster is, and how many pods arrive (default: 500:5000:1000)",
     )
     parser.add_argument(
-        "--storm", type=_positive, default=storm.COUNT, metavar="PODS", help="storm: how many (default: 2000)"
+        "--storm", type=positive, default=storm.COUNT, metavar="PODS", help="storm: how many (default: 2000)"
     )
     parser.add_argument(
         "--early-pods",
-        type=_positive,
+        type=positive,
         default=early.COUNT,
         metavar="PODS",
         help="early: how many (default: 100)",
@@ -197,17 +198,17 @@ def _add_consolidation(parser: argparse.ArgumentParser) -> None:
         default=PLANES[0],
         help="Kubernetes' own programs, or the sandbox's (default: real)",
     )
-    group.add_argument("--seed", type=_positive, default=1)
+    group.add_argument("--seed", type=positive, default=1)
     group.add_argument(
         "--together", action="store_true", help="all sides at the same time, each on its own control plane"
     )
-    group.add_argument("--limit-minutes", type=_positive, default=60, help="of each side (default: 60)")
+    group.add_argument("--limit-minutes", type=positive, default=60, help="of each side (default: 60)")
     group.add_argument(
         "--quiet-seconds",
-        type=_positive,
+        type=positive,
         help="without a change (default: 120, beyond 200 nodes 300)",
     )
-    group.add_argument("--boot-seconds", type=_positive, default=20, help="of a new node (default: 20)")
+    group.add_argument("--boot-seconds", type=positive, default=20, help="of a new node (default: 20)")
     group.add_argument(
         "--ours",
         type=_settings,
@@ -235,12 +236,12 @@ def _names(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
 
 
 def _counts(text: str) -> tuple[int, ...]:
-    return tuple(_positive(each) for each in text.split(","))
+    return tuple(positive(each) for each in text.split(","))
 
 
 def _rounds(text: str) -> dict[int, int]:
     pairs = (each.partition(":") for each in text.split(","))
-    return {_positive(count): _positive(times) for count, _, times in pairs}
+    return {positive(count): positive(times) for count, _, times in pairs}
 
 
 def _shapes(text: str) -> tuple[tuple[str, int], ...]:
@@ -248,24 +249,14 @@ def _shapes(text: str) -> tuple[tuple[str, int], ...]:
     unknown = [shape for shape, _, _ in pairs if shape not in SHAPES]
     if unknown:
         raise argparse.ArgumentTypeError(f"there is no shape {unknown[0]!r}, only {', '.join(SHAPES)}")
-    return tuple((shape, _positive(count)) for shape, _, count in pairs)
+    return tuple((shape, positive(count)) for shape, _, count in pairs)
 
 
 def _held(text: str) -> tuple[int, int, int]:
-    numbers = [_positive(each) for each in text.split(":")]
+    numbers = [positive(each) for each in text.split(":")]
     if len(numbers) != 3:
         raise argparse.ArgumentTypeError(f"{text!r} is not NODES:PODS:ARRIVING")
     return numbers[0], numbers[1], numbers[2]
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return int(text)
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

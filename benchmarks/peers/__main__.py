@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.console import positive, say
 from benchmarks.peers.bound import Bound, resource_bound
 from benchmarks.peers.problems import SHAPES, render_problem
 from benchmarks.peers.report import Row, render_table
@@ -81,7 +82,7 @@ def main(arguments: Sequence[str]) -> int:
     go = None if options.skip_go else _go_side(options.go_rounds or options.rounds, notes)
     ours = _our_side(options.ours, options.rounds, notes)
     if go is None and ours is None:
-        _say("error: neither side can run")
+        say("error: neither side can run")
         return 1
     catalogue = json.loads(CATALOGUE.read_text(encoding="utf-8"))
     rows: list[Row] = []
@@ -124,11 +125,11 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--full", action="store_true", help="also diverse:5000 and diverse:20000 (half an hour)"
     )
     parser.add_argument(
-        "--rounds", type=_positive, default=3, metavar="N", help="best of N rounds (default: 3)"
+        "--rounds", type=positive, default=3, metavar="N", help="best of N rounds (default: 3)"
     )
     parser.add_argument(
         "--go-rounds",
-        type=_positive,
+        type=positive,
         metavar="N",
         help="rounds of the Go side, which takes minutes on the large problems (default: as --rounds)",
     )
@@ -152,15 +153,9 @@ def _problems(text: str) -> list[Problem]:
     return [Problem.parse(each) for each in text.split(",")]
 
 
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return int(text)
-
-
 def _go_side(rounds: int, notes: list[str]) -> Command | None:
     try:
-        program = build_peer(os.environ, _say)
+        program = build_peer(os.environ, say)
     except PeerUnavailableError as error:
         _note(error, "only our side was run", notes)
         return None
@@ -196,11 +191,11 @@ def _run_problem(
             _check_against(bound, outcome)
         except SideFailedError as error:
             notes.append(f"{side}: {_described(error)}")
-            _say(f"{problem.name}: {notes[-1]}")
+            say(f"{problem.name}: {notes[-1]}")
             continue
         outcomes[side] = outcome
         price, nodes = outcome.price_per_hour, outcome.nodes
-        _say(f"{problem.name}: {side} {outcome.seconds:.3f} s, {price:.3f} $/h, {nodes} nodes")
+        say(f"{problem.name}: {side} {outcome.seconds:.3f} s, {price:.3f} $/h, {nodes} nodes")
         if outcome.unschedulable_pods:
             notes.append(f"{side}: {outcome.unschedulable_pods} of {ledger.pending_pods} pods have no place")
     return Row(
@@ -225,15 +220,11 @@ def _check_against(bound: Bound, outcome: Outcome) -> None:
 
 def _note(error: KarpenterError, consequence: str, notes: list[str]) -> None:
     notes.append(f"{consequence}: {_described(error)}")
-    _say(notes[-1])
+    say(notes[-1])
 
 
 def _described(error: KarpenterError) -> str:
     return f"{error.message} (hint: {error.hint})" if error.hint else error.message
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

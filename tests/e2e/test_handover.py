@@ -32,6 +32,7 @@ from tests.e2e.controlplane import ChildProcess, ControlPlane, ProcessGroup
 from tests.e2e.controlplane.binaries import OPTIONAL_VARIABLE
 from tests.e2e.controlplane.startup import free_port
 from tests.e2e.kwok import KwokCloud, attended, write_types
+from tests.e2e.papercloud import make_ready
 from tests.e2e.scenes import deployment, figure
 from tests.e2e.test_operator import NODE_CLASS, eventually, settings
 
@@ -177,7 +178,9 @@ async def test_no_node_is_replaced_and_no_pod_evicted_by_a_hand_over_and_back(
             # As our documents have it: the kinds first, then a look whether it is safe.
             await _type(plane, "apply", "--server-side", "--force-conflicts", "-f", _OUR_CRDS)
             await _only_the_node_class_is_foreign(plane)
-            await _node_class_of_ours(client)
+            # Our controller looks for a node class of its own kind; the kwok build's is not among them.
+            await client.create(STORED_NODE_CLASSES, NODE_CLASS)
+            await make_ready(client)
             operator = await ours_at_work.enter_async_context(ours(plane, cloud))
             assert not await _leads(operator), "ours waits while the Go Karpenter holds the lease"
 
@@ -220,20 +223,6 @@ def _shaped(name: str, shape: dict[str, Any]) -> dict[str, Any]:
     more = {key: value for key, value in shape.items() if key != "metadata"}
     spec = {"requirements": [], "nodeClassRef": _REFERENCE, **more}
     return _pool(name, {"template": {**metadata, "spec": spec}, "limits": {"cpu": "0"}})
-
-
-async def _node_class_of_ours(client: Client) -> None:
-    """Our controller looks for a node class of its own kind; the kwok build's is not among them."""
-    await client.create(STORED_NODE_CLASSES, NODE_CLASS)
-    ready = {
-        "type": "Ready",
-        "status": "True",
-        "reason": "Ready",
-        "message": "",
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
-    }
-    change = {"status": {"conditions": [ready]}}
-    await client.patch(STORED_NODE_CLASSES, "default", change, subresource="status")
 
 
 async def _only_the_node_class_is_foreign(plane: ControlPlane) -> None:

@@ -30,7 +30,7 @@ from karpenter.model.resources import Resources
 from karpenter.operator.runtime import CloudParts, Operator, Surroundings
 from karpenter.state import STORED_NODE_CLASSES, STORED_NODE_POOLS, Stored
 from tests.e2e.controlplane import ControlPlane
-from tests.e2e.papercloud import PaperCloud
+from tests.e2e.papercloud import PaperCloud, make_ready
 from tests.e2e.test_operator import eventually, join, settings
 
 _ZONE = "ap-northeast-2a"
@@ -112,28 +112,20 @@ async def applied(plane: ControlPlane, path: str) -> None:
     await asyncio.to_thread(plane.kubectl, "apply", "-f", path)
 
 
-async def make_ready(client: Client, name: str) -> None:
+async def resolve(client: Client, name: str) -> None:
     """Say on a node class what its controller finds in AWS."""
-    ready = {
-        "type": "Ready",
-        "status": "True",
-        "reason": "Ready",
-        "message": "",
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    image = {
+        "id": "ami-1",
+        "name": "al2",
+        "requirements": [{"key": names.ARCH, "operator": "In", "values": ["amd64"]}],
     }
-    status = {
-        "conditions": [ready],
-        "subnets": [{"id": "subnet-1", "zone": _ZONE, "zoneID": "apne2-az1"}],
-        "securityGroups": [{"id": "sg-1", "name": "nodes"}],
-        "amis": [
-            {
-                "id": "ami-1",
-                "name": "al2",
-                "requirements": [{"key": names.ARCH, "operator": "In", "values": ["amd64"]}],
-            }
-        ],
-    }
-    await client.patch(STORED_NODE_CLASSES, name, {"status": status}, subresource="status")
+    await make_ready(
+        client,
+        name,
+        subnets=[{"id": "subnet-1", "zone": _ZONE, "zoneID": "apne2-az1"}],
+        securityGroups=[{"id": "sg-1", "name": "nodes"}],
+        amis=[image],
+    )
 
 
 async def found(client: Client, kind: Any, name: str) -> Any:
@@ -179,7 +171,7 @@ async def test_the_default_provisioner_rules_through_its_nodepool_until_it_is_de
         assert node_class.spec["kubelet"] == {"evictionMaxPodGracePeriod": 60}
         assert pool.spec["disruption"]["consolidateAfter"] == "60s"
 
-        await make_ready(client, _DEFAULT)
+        await resolve(client, _DEFAULT)
         await eventually(
             lambda: with_condition(client, _DEFAULT, "Ready", "True"), "the Provisioner says it is ready"
         )
@@ -302,7 +294,7 @@ async def test_families_where_types_belong_are_told_on_the_provisioner(plane: Co
         await applied(plane, "examples/consolidating-provisioner.yaml")
         await asyncio.to_thread(plane.kubectl, "apply", "-f", "-", input=json.dumps(manifest))
         await eventually(lambda: found(client, STORED_NODE_CLASSES, "default"), "the class is made")
-        await make_ready(client, "default")
+        await resolve(client, "default")
 
         provisioner = await eventually(
             lambda: with_condition(client, "families", "InstanceTypesFound", "False"), "a condition tells"
@@ -323,7 +315,7 @@ async def test_nodes_that_never_join_make_the_pool_unhealthy_and_pause_it(plane:
     ):
         await applied(plane, "examples/default-provisioner.yaml")
         await eventually(lambda: found(client, STORED_NODE_CLASSES, _DEFAULT), "the class is made")
-        await make_ready(client, _DEFAULT)
+        await resolve(client, _DEFAULT)
         await eventually(lambda: _healthy(client, "Unknown"), "nothing is known of it yet")
 
         manifest = {"metadata": {"name": "work"}, "spec": {"containers": [{"name": "c", "image": "pause"}]}}

@@ -21,7 +21,7 @@ from karpenter.operator.runtime import CloudParts, Operator, Surroundings
 from karpenter.operator.settings import Settings
 from karpenter.state import STORED_NODE_CLASSES, STORED_NODE_POOLS
 from tests.e2e.controlplane import ControlPlane
-from tests.e2e.papercloud import PaperCloud
+from tests.e2e.papercloud import PaperCloud, make_ready
 
 NODE_CLASS = {
     "metadata": {"name": "default"},
@@ -107,16 +107,7 @@ async def prepared(client: Client) -> None:
             await client.get(kind, "default")
         except NotFoundError:
             await client.create(kind, manifest)
-    ready = {
-        "type": "Ready",
-        "status": "True",
-        "reason": "Ready",
-        "message": "",
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
-    }
-    await client.patch(
-        STORED_NODE_CLASSES, "default", {"status": {"conditions": [ready]}}, subresource="status"
-    )
+    await make_ready(client)
 
 
 def waiting_pod(name: str, cpu: str = "500m") -> dict[str, Any]:

@@ -9,11 +9,13 @@ finds nothing to do. The charts come last, by helm, or as the command to type wh
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +51,30 @@ def command() -> None:
     """Prepare a cluster and its AWS account for the controller."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Common:
+    """The options that installing and its reverse share."""
+
+    cluster_name: str
+    region: str | None
+    profile: str | None
+    namespace: str
+    service_account: str
+    pod_identity: bool
+    kubeconfig: Path | None
+    yes: bool
+    form: str
+
+
 def _common(function: Any) -> Any:
+    """Give a command the shared options, as one argument."""
+
+    @functools.wraps(function)
+    def command_with_common(**given: Any) -> Any:
+        common = _Common(**{each.name: given.pop(each.name) for each in fields(_Common)})
+        return function(common, **given)
+
+    wrapped: Any = command_with_common
     for option in reversed(
         (
             click.option("--cluster-name", required=True, envvar="CLUSTER_NAME", help="The EKS cluster."),
@@ -69,8 +94,8 @@ def _common(function: Any) -> Any:
             click.option("-o", "--output", "form", type=click.Choice(["text", "json"]), default="text"),
         )
     ):
-        function = option(function)
-    return function
+        wrapped = option(wrapped)
+    return wrapped
 
 
 @command.command("aws", epilog=_EXAMPLES)
@@ -83,50 +108,32 @@ def _common(function: Any) -> Any:
 @click.option(
     "--charts", type=click.Path(path_type=Path), help="Folder with our two charts, to install them too."
 )
-def aws(  # noqa: PLR0913 - one argument an option
-    *,
-    cluster_name: str,
-    region: str | None,
-    profile: str | None,
-    namespace: str,
-    service_account: str,
-    pod_identity: bool,
-    kubeconfig: Path | None,
-    yes: bool,
-    form: str,
-    only_plan: bool,
-    only_check: bool,
-    emit: str | None,
-    charts: Path | None,
-) -> int:
+def aws(common: _Common, *, only_plan: bool, only_check: bool, emit: str | None, charts: Path | None) -> int:
     """Make what an existing EKS cluster needs: roles, rights, queue, rules, tags, access."""
     from karpenter.cloud.aws.install import carry_out, look, wanted_pieces  # noqa: PLC0415
     from karpenter.cloud.aws.install.emitting import FORMS  # noqa: PLC0415
 
-    account, site = _site(
-        cluster_name, region, profile, namespace, service_account, pod_identity=pod_identity
-    )
+    account, site = _site(common)
     pieces = wanted_pieces(site)
     if emit:
         output.write_data(FORMS[emit](site, pieces))
         return 0
     with output.patiently("looking at what there is ..."):
         steps = look(account, pieces)
-        entrance = _aws_auth(site, kubeconfig) if site.by_config_map else None
+        entrance = _aws_auth(site, common.kubeconfig) if site.by_config_map else None
     lines = [step.as_json() for step in steps] + ([entrance] if entrance else [])
-    _show(lines, form)
+    _show(lines, common.form)
     missing = [line for line in lines if line["action"] != "keep"]
     if only_plan or only_check:
         return REFUSED if only_check and missing else 0
-    if missing and not (yes or click.confirm(f"make these {len(missing)} changes?", default=False, err=True)):
-        raise click.Abort
+    _ask_unless(common.yes or not missing, f"make these {len(missing)} changes?")
     done = carry_out(account, steps, lambda step: _tell("did", step))
     if entrance and entrance["action"] != "keep":
-        asyncio.run(_write_aws_auth(site, kubeconfig, present=True))
+        asyncio.run(_write_aws_auth(site, common.kubeconfig, present=True))
         output.say("did     change aws-auth")
         done += 1
     output.say(f"{done} changes made" if done else "nothing to do: all is there")
-    _install_charts(site, charts, kubeconfig)
+    _install_charts(site, charts, common.kubeconfig)
     return 0
 
 
@@ -137,49 +144,39 @@ def uninstall_command() -> None:
 
 @uninstall_command.command("aws")
 @_common
-def uninstall_aws(  # noqa: PLR0913 - one argument an option
-    *,
-    cluster_name: str,
-    region: str | None,
-    profile: str | None,
-    namespace: str,
-    service_account: str,
-    pod_identity: bool,
-    kubeconfig: Path | None,
-    yes: bool,
-    form: str,
-) -> int:
+def uninstall_aws(common: _Common) -> int:
     """Remove what `karpenter install aws` made for a cluster, the last made first, and nothing else.
 
     Remove NodePools and the chart before: nodes and instance profiles that the controller made need their roles.
     """
     from karpenter.cloud.aws.install import Standing, look, remove, wanted_pieces  # noqa: PLC0415
 
-    account, site = _site(
-        cluster_name, region, profile, namespace, service_account, pod_identity=pod_identity
-    )
+    account, site = _site(common)
     with output.patiently("looking at what there is ..."):
         steps = look(account, wanted_pieces(site))
     ours = [step for step in steps if step.found.standing in {Standing.RIGHT, Standing.DIFFERS}]
-    _show([{**step.as_json(), "action": "remove"} for step in reversed(ours)], form)
-    if ours and not (yes or click.confirm(f"remove these {len(ours)}?", default=False, err=True)):
-        raise click.Abort
+    _show([{**step.as_json(), "action": "remove"} for step in reversed(ours)], common.form)
+    _ask_unless(common.yes or not ours, f"remove these {len(ours)}?")
     if site.by_config_map:
-        asyncio.run(_write_aws_auth(site, kubeconfig, present=False))
+        asyncio.run(_write_aws_auth(site, common.kubeconfig, present=False))
     done = remove(account, steps, lambda step: _tell("removed", step))
     output.say(f"{done} pieces removed" if done else "nothing to do: nothing of ours is there")
     return 0
 
 
-def _site(
-    cluster: str, region: str | None, profile: str | None, namespace: str, name: str, *, pod_identity: bool
-) -> tuple[Account, Site]:
+def _ask_unless(is_settled: bool, question: str) -> None:
+    if not is_settled and not click.confirm(question, default=False, err=True):
+        raise click.Abort
+
+
+def _site(common: _Common) -> tuple[Account, Site]:
     # boto3 takes half a second to import; --help need not wait for it.
     from karpenter.cloud.aws.install import Account, Choices, read_site  # noqa: PLC0415
 
-    account = Account(region, profile)
-    with output.patiently(f"reading cluster {cluster} ..."):
-        return account, read_site(account, Choices(cluster, namespace, name, pod_identity))
+    account = Account(common.region, common.profile)
+    choices = Choices(common.cluster_name, common.namespace, common.service_account, common.pod_identity)
+    with output.patiently(f"reading cluster {choices.cluster} ..."):
+        return account, read_site(account, choices)
 
 
 def _show(lines: Sequence[dict[str, Any]], form: str) -> None:

@@ -8,6 +8,7 @@ own time; starting it again takes them up where they are.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from karpenter.kit.durations import DurationError, parse_duration
 if TYPE_CHECKING:
     from karpenter.sandbox.kubelets import Fleet
 
-__all__ = ["SECONDS", "kubelets"]
+__all__ = ["SECONDS", "kubelets", "seconds"]
 
 
 class _Seconds(click.ParamType[float]):
@@ -38,6 +39,15 @@ class _Seconds(click.ParamType[float]):
 
 
 SECONDS = _Seconds()
+
+
+def seconds(
+    flag: str, name: str, default: str, words: str
+) -> Callable[[click.decorators.FC], click.decorators.FC]:
+    """Give the option for a length of time, which has a default and shows it."""
+    return click.option(flag, name, type=SECONDS, default=default, show_default=True, help=words)
+
+
 _EXAMPLES = """\b
 Examples:
   karpenter sandbox ec2 --port 4566 &
@@ -55,44 +65,12 @@ Examples:
     help="The cluster to join; its current context counts.",
 )
 @click.option("--ec2", required=True, envvar="AWS_ENDPOINT_URL", help="Address of the EC2 model.")
-@click.option(
-    "--join-delay", "join_s", type=SECONDS, default="2s", show_default=True, help="Until the Node is there."
-)
-@click.option(
-    "--ready-delay", "ready_s", type=SECONDS, default="500ms", show_default=True, help="From there to Ready."
-)
-@click.option(
-    "--device-delay",
-    "devices_s",
-    type=SECONDS,
-    default="1s",
-    show_default=True,
-    help="From Ready to nvidia.com/gpu and the like.",
-)
-@click.option(
-    "--image-pull",
-    "image_pull_s",
-    type=SECONDS,
-    default="0s",
-    show_default=True,
-    help="Before a pod's containers.",
-)
-@click.option(
-    "--pod-start",
-    "pod_start_s",
-    type=SECONDS,
-    default="200ms",
-    show_default=True,
-    help="Until containers run.",
-)
-@click.option(
-    "--pod-stop",
-    "pod_stop_s",
-    type=SECONDS,
-    default="100ms",
-    show_default=True,
-    help="Until they have ended.",
-)
+@seconds("--join-delay", "join_s", "2s", "Until the Node is there.")
+@seconds("--ready-delay", "ready_s", "500ms", "From there to Ready.")
+@seconds("--device-delay", "devices_s", "1s", "From Ready to nvidia.com/gpu and the like.")
+@seconds("--image-pull", "image_pull_s", "0s", "Before a pod's containers.")
+@seconds("--pod-start", "pod_start_s", "200ms", "Until containers run.")
+@seconds("--pod-stop", "pod_stop_s", "100ms", "Until they have ended.")
 @click.option(
     "--job-time",
     "job_s",
@@ -100,14 +78,7 @@ Examples:
     default=None,
     help="How long the containers of Jobs run. [default: for ever, but for annotations]",
 )
-@click.option(
-    "--lease-period",
-    "lease_s",
-    type=SECONDS,
-    default="10s",
-    show_default=True,
-    help="How often a node says that it lives, in real time.",
-)
+@seconds("--lease-period", "lease_s", "10s", "How often a node says that it lives, in real time.")
 @click.option(
     "--speed",
     type=click.FloatRange(0, min_open=True),
@@ -132,14 +103,7 @@ Examples:
     show_default=True,
     help="Delete Nodes of terminated machines, as AWS's cloud controller does.",
 )
-@click.option(
-    "--cloud-delete-delay",
-    "cloud_delete_s",
-    type=SECONDS,
-    default="15s",
-    show_default=True,
-    help="After so long.",
-)
+@seconds("--cloud-delete-delay", "cloud_delete_s", "15s", "After so long.")
 @click.option(
     "--behaviour",
     "rules",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from karpenter.cli import output
-from karpenter.cli.kubelets import SECONDS
+from karpenter.cli.kubelets import seconds
 from karpenter.cli.main import InputError
 from karpenter.cli.running import told_to_stop, work_until
 
@@ -45,41 +45,11 @@ Examples:
     "--provisioner/--no-provisioner", default=True, show_default=True, help="Make volumes for claims."
 )
 @click.option("--keda/--no-keda", default=True, show_default=True, help="Serve ScaledObjects' cron triggers.")
-@click.option(
-    "--node-grace",
-    "node_grace_s",
-    type=SECONDS,
-    default="40s",
-    show_default=True,
-    help="Until a silent node counts as unreachable.",
-)
-@click.option(
-    "--gone-node-grace",
-    "gone_node_s",
-    type=SECONDS,
-    default="40s",
-    show_default=True,
-    help="Until pods of a deleted node are removed.",
-)
-@click.option(
-    "--event-ttl", "event_ttl_s", type=SECONDS, default="1h", show_default=True, help="How long events stay."
-)
-@click.option(
-    "--provision-delay",
-    "provision_s",
-    type=SECONDS,
-    default="500ms",
-    show_default=True,
-    help="To make a volume.",
-)
-@click.option(
-    "--attach-delay",
-    "attach_s",
-    type=SECONDS,
-    default="500ms",
-    show_default=True,
-    help="To attach a volume.",
-)
+@seconds("--node-grace", "node_grace_s", "40s", "Until a silent node counts as unreachable.")
+@seconds("--gone-node-grace", "gone_node_s", "40s", "Until pods of a deleted node are removed.")
+@seconds("--event-ttl", "event_ttl_s", "1h", "How long events stay.")
+@seconds("--provision-delay", "provision_s", "500ms", "To make a volume.")
+@seconds("--attach-delay", "attach_s", "500ms", "To attach a volume.")
 def workloads(kubeconfig: Path, **dials: Any) -> None:
     """Play kube-controller-manager and kube-scheduler.
 

@@ -12,8 +12,8 @@ from karpenter.kit.clock import Clock
 __all__ = ["Allowance", "TokenBucket"]
 
 
-class TokenBucket:
-    """Lets ``rate_per_s`` requests through each second, and ``burst`` at once after a quiet spell."""
+class _Bucket:
+    """Tokens, at most ``burst``, to which ``rate_per_s`` are added each second."""
 
     def __init__(self, clock: Clock, *, rate_per_s: float, burst: float) -> None:
         if rate_per_s <= 0 or burst < 1:
@@ -24,11 +24,18 @@ class TokenBucket:
         self._tokens = float(burst)
         self._filled_at = clock.monotonic()
 
-    async def take(self) -> float:
-        """Takes one token, waits for it if need be, and gives the seconds waited."""
+    def _fill(self) -> None:
         now = self._clock.monotonic()
         self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._rate_per_s)
         self._filled_at = now
+
+
+class TokenBucket(_Bucket):
+    """Lets ``rate_per_s`` requests through each second, and ``burst`` at once after a quiet spell."""
+
+    async def take(self) -> float:
+        """Takes one token, waits for it if need be, and gives the seconds waited."""
+        self._fill()
         self._tokens -= 1
         if self._tokens >= 0:
             return 0.0
@@ -37,22 +44,13 @@ class TokenBucket:
         return wait_s
 
 
-class Allowance:
+class Allowance(_Bucket):
     """Allows ``burst`` at once and ``rate_per_s`` each second; who finds nothing left goes without."""
-
-    def __init__(self, clock: Clock, *, rate_per_s: float, burst: float) -> None:
-        self._clock = clock
-        self._rate_per_s = rate_per_s
-        self._burst = burst
-        self._left = float(burst)
-        self._filled_at = clock.monotonic()
 
     def take(self) -> bool:
         """Takes one, if there is one, and tells whether there was."""
-        now = self._clock.monotonic()
-        self._left = min(self._burst, self._left + (now - self._filled_at) * self._rate_per_s)
-        self._filled_at = now
-        if self._left < 1:
+        self._fill()
+        if self._tokens < 1:
             return False
-        self._left -= 1
+        self._tokens -= 1
         return True
