@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.console import say
 from benchmarks.sandbox_load.counting import Counter
 from benchmarks.sandbox_load.programs import Programs, running
 
@@ -44,10 +45,6 @@ class Load:
     def pod_m(self) -> int:
         """Millicores of one pod, so that all nodes are needed."""
         return _OFFERED_M // max(round(self.pods / self.nodes), 1)
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def _prepare(programs: Programs) -> None:
@@ -120,11 +117,11 @@ async def _until(
         if programs.ended():
             raise SystemExit(f"{', '.join(programs.ended())} ended; see the logs")
         if now - begun > timeout_s:
-            _say(f"not within {timeout_s:g} s: {what}")
+            say(f"not within {timeout_s:g} s: {what}")
             return now - begun
         if now - told > 5:
             told = now
-            _say(f"  {now - begun:5.0f} s  {counter.line()}")
+            say(f"  {now - begun:5.0f} s  {counter.line()}")
         await asyncio.sleep(0.1)
     return time.monotonic() - begun
 
@@ -142,7 +139,7 @@ async def _measure(programs: Programs, load: Load) -> dict[str, Any]:
         )
         await asyncio.sleep(2)
         measured = await _bring_up(programs, counter, load)
-        _say(f"all pods are ready; {_STEADY_S:g} s of rest")
+        say(f"all pods are ready; {_STEADY_S:g} s of rest")
         before = programs.cpu_s()
         await asyncio.sleep(_STEADY_S)
         measured["steady_cpu_percent"] = {
@@ -192,7 +189,7 @@ async def _bring_up(programs: Programs, counter: Counter, load: Load) -> dict[st
 
 async def _take_down(programs: Programs, counter: Counter, load: Load) -> float:
     """Delete everything and give the seconds until the last pod was gone."""
-    _say("taking everything away")
+    say("taking everything away")
     for place in range(_APPS):
         path = f"{_DEPLOYMENTS}/load-{place}?propagationPolicy=Background"
         await asyncio.to_thread(programs.send, "DELETE", path)

@@ -15,7 +15,7 @@ import yaml
 from tests.e2e.controlplane import ChildProcess, ProcessGroup
 from tests.e2e.scenarios import SandboxPlane
 
-__all__ = ["Programs", "running"]
+__all__ = ["Programs", "cpu_s", "rss_mib", "running"]
 
 _CRDS = Path(__file__).parents[2] / "src" / "karpenter" / "api" / "crds"
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -76,11 +76,11 @@ class Programs:
 
     def cpu_s(self) -> dict[str, float]:
         """How much CPU time each program has used."""
-        return {name: _cpu_s(each.pid) for name, each in self.all.items()}
+        return {name: cpu_s(each.pid) for name, each in self.all.items()}
 
     def rss_mib(self) -> dict[str, int]:
         """How much memory each program holds."""
-        return {name: _rss_mib(each.pid) for name, each in self.all.items()}
+        return {name: rss_mib(each.pid) for name, each in self.all.items()}
 
     def ended(self) -> list[str]:
         """The programs that are no longer there."""
@@ -105,7 +105,8 @@ def _said(program: ChildProcess, start: str) -> str:
     raise program.failure(f"did not say {start}")
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s(pid: int) -> float:
+    """Gives how much CPU time a process has used; nothing if it is gone."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except FileNotFoundError:
@@ -113,7 +114,8 @@ def _cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
-def _rss_mib(pid: int) -> int:
+def rss_mib(pid: int) -> int:
+    """Gives how much memory a process holds; nothing if it is gone."""
     try:
         return round(int(Path(f"/proc/{pid}/statm").read_text(encoding="utf-8").split()[1]) * _PAGE_MIB)
     except FileNotFoundError:

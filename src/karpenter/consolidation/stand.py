@@ -24,7 +24,7 @@ from karpenter.model.instancetypes import Offering
 from karpenter.model.pods import is_active
 from karpenter.model.pools import Pool
 from karpenter.model.requirements import Requirement
-from karpenter.model.resources import NO_RESOURCES, Resources
+from karpenter.model.resources import Resources
 from karpenter.model.snapshot import NodeView, Snapshot
 from karpenter.model.topology import CountGroup, topology_rules
 from karpenter.scheduling import NewNode, Plan, SolveOptions, solve
@@ -233,10 +233,7 @@ class Stand:
         """Return the cluster with no room left on some nodes."""
         if not names:
             return self
-        nodes = tuple(
-            replace(node, allocatable=NO_RESOURCES) if node.name in names else node
-            for node in self.snapshot.nodes
-        )
+        nodes = tuple(node.closed() if node.name in names else node for node in self.snapshot.nodes)
         return replace(self, snapshot=replace(self.snapshot, nodes=nodes))
 
     def without_ghosts(self) -> Stand:
@@ -396,9 +393,7 @@ def prepare(
     # Nothing is bought for a ghost: it stands where there is room, or nowhere.
     filled = _settle(_without_buying(settled), missing, options)
     shut = frozenset(closed)
-    nodes = tuple(
-        replace(node, allocatable=NO_RESOURCES) if node.name in shut else node for node in filled.nodes
-    )
+    nodes = tuple(node.closed() if node.name in shut else node for node in filled.nodes)
     return Stand(
         # Counted anew, so that what is shared by all trials knows every node as it is here.
         snapshot=Snapshot(snapshot.pools, nodes, snapshot.daemons, snapshot.storage, snapshot.namespaces),

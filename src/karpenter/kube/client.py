@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import msgspec
@@ -137,6 +139,8 @@ class Client:
         self._before_write = before_write
         self._on_undecodable = on_undecodable
         self._session: aiohttp.ClientSession | None = None
+        # Asked once: aiohttp's own look, at every request, takes two turns of a thread, which decisions may hold.
+        self._proxy = config.proxy or _environment_proxy(config.server)
         # Requests sent so far by verb and plural, for "how many calls did that cost".
         self.sent: dict[str, int] = {}
 
@@ -146,7 +150,6 @@ class Client:
         self._session = aiohttp.ClientSession(
             connector=connector,
             headers={"User-Agent": self._user_agent, "Accept": _JSON},
-            trust_env=not self.config.proxy,
             auto_decompress=True,
         )
         return self
@@ -405,7 +408,7 @@ class Client:
         if self.config.tls_server_name:
             options["server_hostname"] = self.config.tls_server_name
         return self._session.request(
-            method, self.config.server + path, params=query, proxy=self.config.proxy or None, **options
+            method, self.config.server + path, params=query, proxy=self._proxy or None, **options
         )
 
     async def _auth(self) -> Mapping[str, str]:
@@ -485,6 +488,13 @@ def _unreachable(config: ClusterConfig, request: str, error: BaseException) -> U
         f"{config.server} gave no answer to {request}: {why}",
         hint=f"the address comes from {config.source or 'the configuration'}",
     )
+
+
+def _environment_proxy(server: str) -> str:
+    """Gives the proxy that the environment names for a server, or nothing."""
+    address = urlsplit(server)
+    found = "" if proxy_bypass(address.netloc) else getproxies().get(address.scheme, "")
+    return found if "://" in found or not found else f"http://{found}"
 
 
 def _query(**parameters: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ from karpenter.api.base import EMPTY
 from karpenter.api.core import Pod, Taint
 from karpenter.model.census import Crowd, NodeCensus
 from karpenter.model.pools import Pool
-from karpenter.model.resources import Resources
+from karpenter.model.resources import NO_RESOURCES, Resources
 from karpenter.model.topology import CountGroup
 from karpenter.model.volumes import Storage
 
@@ -69,6 +69,12 @@ class NodeView:
             # The node stays what it is; it only remembers.
             object.__setattr__(self, "_census", known)
         return known
+
+    def closed(self) -> NodeView:
+        """Return the node with no room left; its pods are the same, and are not counted again."""
+        made = replace(self, allocatable=NO_RESOURCES)
+        object.__setattr__(made, "_census", self._census)
+        return made
 
 
 class Census:

@@ -74,16 +74,21 @@ def test_two_budgets_on_a_pod_hold_even_if_both_allow() -> None:
     assert found == Obstacle(VerdictKind.SEVERAL_PDBS, "default/p", ("default/one", "default/two"))
 
 
+def saying(key: str, operator: str, *values: str) -> LabelSelector:
+    said = LabelSelectorRequirement(key=key, operator=operator, values=values)
+    return LabelSelector(match_expressions=(said,))
+
+
 @pytest.mark.parametrize(
     ("selector", "holds"),
     [
         (LabelSelector(), True),
         (None, False),
         (LabelSelector(match_labels={"app": "inflate", "tier": "back"}), False),
-        (LabelSelector(match_expressions=(LabelSelectorRequirement("app", "In", ("inflate", "x")),)), True),
-        (LabelSelector(match_expressions=(LabelSelectorRequirement("app", "NotIn", ("inflate",)),)), False),
-        (LabelSelector(match_expressions=(LabelSelectorRequirement("tier", "DoesNotExist"),)), True),
-        (LabelSelector(match_expressions=(LabelSelectorRequirement("app", "Exists"),)), True),
+        (saying("app", "In", "inflate", "x"), True),
+        (saying("app", "NotIn", "inflate"), False),
+        (saying("tier", "DoesNotExist"), True),
+        (saying("app", "Exists"), True),
     ],
 )
 def test_a_budget_holds_whom_it_selects_in_whatever_words(

@@ -2,6 +2,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -49,6 +52,61 @@ async def test_an_object_is_read_by_its_path_and_decoded() -> None:
     assert pod.metadata.uid == "u1"
     assert paper.seen[0].path == "/api/v1/namespaces/shop/pods/web"
     assert client.sent == {"GET pods": 1}
+
+
+@pytest.mark.parametrize("scheme", ["http://", ""])
+async def test_the_proxy_of_the_environment_is_used(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with paper_server() as paper:
+        monkeypatch.setenv("http_proxy", scheme + paper.url.removeprefix("http://"))
+        config = ClusterConfig(server="http://api.example:6443", source="the test")
+        async with Client(config, clock=HastyClock()) as client:
+            paper.next(says(POD))
+
+            await client.get(PODS, "web", "shop")
+
+    assert paper.seen[0].headers["Host"] == "api.example:6443"
+
+
+async def test_a_server_that_needs_no_proxy_is_asked_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "localhost,127.0.0.1")
+    async with paper_server() as paper, client_for(paper) as client:
+        paper.next(says(POD))
+
+        pod = await client.get(PODS, "web", "shop")
+
+    assert pod.metadata.uid == "u1"
+
+
+async def test_passwords_for_other_programs_are_not_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login me password secret\n", encoding="utf-8")
+    monkeypatch.setenv("NETRC", str(netrc))
+    async with paper_server() as paper, client_for(paper) as client:
+        paper.next(says(POD))
+
+        await client.get(PODS, "web", "shop")
+
+    assert "Authorization" not in paper.seen[0].headers
+
+
+async def test_requests_do_not_wait_for_decisions_that_hold_every_thread() -> None:
+    released = threading.Event()
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    async with paper_server() as paper, client_for(paper) as client:
+        deciding = loop.run_in_executor(None, released.wait, 10)
+        paper.next(says(POD))
+
+        pod = await client.get(PODS, "web", "shop")
+
+        is_deciding = not deciding.done()
+        released.set()
+        await deciding
+    assert pod.metadata.uid == "u1"
+    assert is_deciding
 
 
 async def test_a_list_comes_in_pages_and_has_the_version_of_the_last() -> None:

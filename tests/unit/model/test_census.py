@@ -46,6 +46,18 @@ def counted(snapshot: Snapshot, group: CountGroup) -> dict[str, int]:
     }
 
 
+def test_a_node_that_is_closed_has_no_room_and_the_same_pods_counted_once() -> None:
+    open_ = node("a", app("x", "web", cpu="500m"))
+    counted = open_.census
+
+    closed = open_.closed()
+
+    assert not closed.allocatable
+    assert closed.pods == open_.pods
+    assert closed.census is counted
+    assert open_.allocatable
+
+
 def test_a_node_adds_up_what_its_pods_take() -> None:
     census = node("a", app("x", "web", cpu="500m"), app("y", "web", cpu="250m")).census
 

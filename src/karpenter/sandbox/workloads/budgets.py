@@ -27,6 +27,7 @@ from karpenter.sandbox.workloads.resources import (
     with_condition,
 )
 from karpenter.sandbox.workloads.rolling import resolve
+from karpenter.sandbox.workloads.selecting import selected, selectors_of
 from karpenter.sandbox.workloads.world import Controller
 
 __all__ = ["Budgets"]
@@ -52,11 +53,9 @@ class Budgets(Controller):
         pod = new or old
         if pod is None:
             return
-        labels = pod["metadata"].get("labels") or {}
-        for each in self.world.store(BUDGET).in_namespace(pod["metadata"]["namespace"]):
-            if read_selector(each["spec"].get("selector")).matches(labels):
-                expected = (each.get("status") or {}).get("expectedPods", 0)
-                self.queue.add_after(key_of(each), min(0.01 + expected / 10_000, 0.5))
+        for each in selectors_of(self.world.store(BUDGET), pod):
+            expected = (each.get("status") or {}).get("expectedPods", 0)
+            self.queue.add_after(key_of(each), min(0.01 + expected / 10_000, 0.5))
 
     def _scale_changed(self, old: Wire | None, new: Wire | None) -> None:
         owner = new or old
@@ -70,11 +69,8 @@ class Budgets(Controller):
         if is_deleted(wire):
             return None
         selector = read_selector(wire["spec"].get("selector"))
-        pods = [
-            each
-            for each in self.world.store(POD).in_namespace(wire["metadata"]["namespace"])
-            if not is_finished(each) and selector.matches(each["metadata"].get("labels") or {})
-        ]
+        standing = selected(self.world.store(POD), wire["metadata"]["namespace"], selector)
+        pods = [each for each in standing if not is_finished(each)]
         expected, desired = self._expected(wire, pods)
         granted, again_s = self._granted(wire, pods)
         healthy = sum(

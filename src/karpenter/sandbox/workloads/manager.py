@@ -37,7 +37,6 @@ from karpenter.sandbox.workloads.jobs import Jobs
 from karpenter.sandbox.workloads.keda import ScaledObjects, install_definition
 from karpenter.sandbox.workloads.namespaces import Namespaces
 from karpenter.sandbox.workloads.nodelifecycle import NodeLifecycle, TaintEviction
-from karpenter.sandbox.workloads.podstate import orphan_namespace
 from karpenter.sandbox.workloads.recording import Recorder
 from karpenter.sandbox.workloads.replicasets import ReplicaSets
 from karpenter.sandbox.workloads.resources import (
@@ -48,10 +47,12 @@ from karpenter.sandbox.workloads.resources import (
     NAMESPACE,
     NODE,
     POD,
+    REPLICA_SET,
     SCALED_OBJECT,
     STORAGE_CLASS,
     VOLUME,
 )
+from karpenter.sandbox.workloads.selecting import index_labels, index_selectors
 from karpenter.sandbox.workloads.settings import Settings
 from karpenter.sandbox.workloads.statefulsets import StatefulSets
 from karpenter.sandbox.workloads.volumes import Claims, EphemeralClaims, Volumes, claims_of
@@ -203,8 +204,10 @@ class _Definition:
 def _index(world: World) -> None:
     pods = world.store(POD)
     pods.index("node", lambda pod: [pod["spec"]["nodeName"]] if pod["spec"].get("nodeName") else [])
-    pods.index("orphan", orphan_namespace)
     pods.index("claim", claims_of)
+    index_labels(pods)
+    index_selectors(world.store(BUDGET))
+    index_selectors(world.store(REPLICA_SET))
 
 
 def _following(api: Client, store: Store, clock: Clock) -> _Task:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from karpenter.sandbox.workloads.resources import (
     moment,
     owner_reference,
 )
+from karpenter.sandbox.workloads.selecting import selected
 from karpenter.sandbox.workloads.world import World
 
 __all__ = [
@@ -30,7 +31,6 @@ __all__ = [
     "is_active",
     "is_finished",
     "is_ready",
-    "orphan_namespace",
     "template_hash",
     "template_pod",
     "victims_first",
@@ -138,8 +138,8 @@ async def claim_pods(world: World, resource: Resource, owner: Wire) -> list[Wire
             await world.patch(POD, pod, _without_owner(pod, uid))
     if is_deleted(owner) or selector.is_empty:
         return found
-    for pod in world.store(POD).indexed("orphan", owner["metadata"]["namespace"]):
-        if is_active(pod) and selector.matches(pod["metadata"].get("labels") or {}):
+    for pod in selected(world.store(POD), owner["metadata"]["namespace"], selector):
+        if controller_of(pod) is None and is_active(pod):
             others = pod["metadata"].get("ownerReferences") or []
             change = {
                 "metadata": {
@@ -151,11 +151,6 @@ async def claim_pods(world: World, resource: Resource, owner: Wire) -> list[Wire
             if adopted is not None:
                 found.append(adopted)
     return found
-
-
-def orphan_namespace(pod: Mapping[str, Any]) -> Sequence[str]:
-    """Gives the namespace of a pod that nobody controls; nothing for others: an index of stores."""
-    return () if controller_of(pod) else (pod["metadata"]["namespace"],)
 
 
 def victims_first(related: Mapping[str, int]) -> Callable[[Wire], tuple[Any, ...]]:

@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Iterable
 
 from karpenter.sandbox.kubelets.client import ApiError
-from karpenter.sandbox.scheduler.matching import read_selector
 from karpenter.sandbox.workloads.podstate import (
     Availability,
     claim_pods,
@@ -24,6 +23,7 @@ from karpenter.sandbox.workloads.resources import (
     key_of,
     with_condition,
 )
+from karpenter.sandbox.workloads.selecting import selectors_of
 from karpenter.sandbox.workloads.world import Controller
 
 __all__ = ["ReplicaSets"]
@@ -45,10 +45,8 @@ class ReplicaSets(Controller):
     def _orphan_changed(self, _old: Wire | None, new: Wire | None) -> None:
         if new is None or controller_of(new):
             return
-        labels = new["metadata"].get("labels") or {}
-        for each in self.world.store(REPLICA_SET).in_namespace(new["metadata"]["namespace"]):
-            if read_selector(each["spec"].get("selector")).matches(labels):
-                self.queue.add(key_of(each))
+        for each in selectors_of(self.world.store(REPLICA_SET), new):
+            self.queue.add(key_of(each))
 
     async def reconcile(self, wire: Wire) -> float | None:
         """Makes or deletes pods until their number is right, and says how it stands."""

@@ -17,6 +17,7 @@ _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _POOLS = "/apis/karpenter.sh/v1/nodepools"
 _CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
 _THINGS = "/apis/conf.example/v1/namespaces/conf/things"
+_MARKS = "/apis/conf.example/v1/marks"
 
 
 def _definitions() -> list[dict[str, Any]]:
@@ -54,6 +55,7 @@ def requests() -> Iterator[Request]:
     yield from _pools()
     yield from _claims()
     yield from _things()
+    yield from _marks()
 
 
 def _pools() -> Iterator[Request]:
@@ -342,3 +344,48 @@ def _things() -> Iterator[Request]:
     yield Request("thing/collection", "DELETE", _THINGS)
     yield Request("thing/undefine", "DELETE", f"{_CRDS}/things.conf.example", compared=False)
     yield Request("thing/unserved", "GET", f"{_THINGS}/t", until=404, compared=False)
+
+
+def _mark_definition() -> dict[str, Any]:
+    status = {
+        "type": "object",
+        "default": {"level": "low"},
+        "properties": {"level": {"type": "string"}, "seen": {"type": "integer", "default": 1}},
+    }
+    schema = {"type": "object", "properties": {"spec": {"type": "object"}, "status": status}}
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+        "subresources": {"status": {}},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "marks.conf.example"},
+        "spec": {
+            "group": "conf.example",
+            "scope": "Cluster",
+            "names": {"plural": "marks", "kind": "Mark"},
+            "versions": [version],
+        },
+    }
+
+
+def _marks() -> Iterator[Request]:
+    """Gives requests about a status that has a default although no sender may set it."""
+    yield Request("mark/define", "POST", _CRDS, _mark_definition(), compared=False)
+    yield Request("mark/served", "GET", _MARKS, until=200)
+    mark = {"apiVersion": "conf.example/v1", "kind": "Mark", "metadata": {"name": "m", "labels": {"a": "a"}}}
+    other = {**mark, "metadata": {"name": "n", "labels": {"a": "a"}}}
+    yield Request("mark/make", "POST", _MARKS, {**mark, "status": {"level": "high"}})
+    yield Request("mark/get", "GET", f"{_MARKS}/m")
+    yield Request("mark/change", "PATCH", f"{_MARKS}/m", {"metadata": {"labels": {"a": "b"}}}, MERGE)
+    yield Request("mark/status", "PATCH", f"{_MARKS}/m/status", {"status": {"level": "high"}}, MERGE)
+    yield Request("mark/no-status", "PATCH", f"{_MARKS}/m/status", {"status": None}, MERGE)
+    yield Request("mark/get-again", "GET", f"{_MARKS}/m")
+    yield Request("mark/apply", "PATCH", f"{_MARKS}/n?fieldManager=a", other, APPLY)
+    yield Request("mark/collection", "DELETE", _MARKS)
+    yield Request("mark/undefine", "DELETE", f"{_CRDS}/marks.conf.example", compared=False)
+    yield Request("mark/unserved", "GET", _MARKS, until=404, compared=False)

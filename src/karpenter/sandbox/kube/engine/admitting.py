@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from karpenter.api.schema import Problem
+from karpenter.api.schema.defaults import apply_defaults as apply_schema_defaults
 from karpenter.api.schema.problems import distinct
 from karpenter.api.schema.problems import invalid as invalid_problem
 from karpenter.sandbox.kube.engine.bodies import unrecognised
@@ -255,6 +256,9 @@ def admit_custom(
         raise invalid(resource.group, resource.kind, name, verdict.problems)
     new = dict(verdict.object)
     new["metadata"] = dict(new["metadata"])
+    if resource.has_status and "status" not in new:
+        # Whoever reads what is stored sees its defaults, also those of a status that nobody has set yet.
+        new = apply_schema_defaults(new, resource.definition.node)
     if managed:
         new["metadata"]["managedFields"] = managed
     if before is not None and "deletionGracePeriodSeconds" in before["metadata"]:

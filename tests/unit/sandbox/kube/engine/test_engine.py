@@ -234,6 +234,23 @@ def test_our_definitions_are_served_as_soon_as_they_are_stored(api: Api) -> None
     assert "spec.template: Required value" in body["message"]
 
 
+def test_a_status_that_nobody_has_set_shows_its_default(api: Api) -> None:
+    status = {"type": "object", "default": {"level": "low"}, "properties": {"level": {"type": "string"}}}
+    schema = {"type": "object", "properties": {"status": status}}
+    version = {"name": "v1", "served": True, "storage": True, "subresources": {"status": {}}}
+    version["schema"] = {"openAPIV3Schema": schema}
+    names = {"plural": "marks", "kind": "Mark"}
+    spec = {"group": "x.example", "scope": "Cluster", "names": names, "versions": [version]}
+    api.post(_CRDS, {"metadata": {"name": "marks.x.example"}, "spec": spec})
+    mark = {"apiVersion": "x.example/v1", "kind": "Mark", "metadata": {"name": "m"}}
+
+    made = api.post("/apis/x.example/v1/marks", {**mark, "status": {"level": "high"}})
+    _, told = api.patch("/apis/x.example/v1/marks/m/status", {"status": {"level": "high"}})
+    _, emptied = api.patch("/apis/x.example/v1/marks/m/status", {"status": None})
+
+    assert [each["status"]["level"] for each in (made, told, emptied)] == ["low", "high", "low"]
+
+
 def test_a_definition_takes_its_objects_with_it(api: Api) -> None:
     made = api.post(_CRDS, _definition("karpenter.sh_nodeclaims.yaml"))
     reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "d"}
