@@ -120,12 +120,17 @@ def _state(title: str, make: Callable[[], Cluster], follow: float, options: argp
 
 
 def _week(options: argparse.Namespace) -> None:
-    _print("TRACE", "ALGORITHM", "EV/DAY", "LAUNCHES", "$/DAY", "DAY 1", "LAST", "CPU S")
+    _print("TRACE", "ALGORITHM", "START EV", "EV/DAY", "LAUNCHES", "$/DAY", "DAY 1", "LAST", "CPU S")
     for trace in TRACES:
         sides: list[Side] = ["none", "go", "balanced", "search"]
         for side in [*sides, "propose"] if options.propose else sides:
             week = run_week(trace, side, days=options.days, seed=options.seed)
-            cells = (f"{week.evictions:.0f}", f"{week.launches:.0f}", f"{week.dollars:.1f}")
+            cells = (
+                week.start,
+                f"{week.evictions:.0f}",
+                f"{week.launches:.0f}",
+                f"{week.dollars:.1f}",
+            )
             _print(trace, side, *cells, week.first_day, week.last_day, f"{week.cpu_s:.0f}")
 
 

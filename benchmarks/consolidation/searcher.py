@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from benchmarks.consolidation.cluster import Cluster
+from benchmarks.consolidation.cluster import Cluster, Node
 from benchmarks.consolidation.runs import Plan
 from benchmarks.consolidation.views import Views
 from karpenter.consolidation.memory import Memory, workload_of
+from karpenter.consolidation.payback import SPOT_SAVING
 from karpenter.consolidation.search import search
 from karpenter.consolidation.types import Rearrangement, Removable, Settings, World
 
@@ -37,7 +38,7 @@ def world_of(cluster: Cluster, views: Views, theta: float, tries: int, minimum: 
                 move_cost={
                     str(pod.uid): theta * cluster.workloads[pod.workload].weight for pod in node.pods.values()
                 },
-                minimum_saving=minimum,
+                minimum_saving=max(minimum, SPOT_SAVING) if is_spot(cluster, node) else minimum,
             )
     return World(
         snapshot=snapshot,
@@ -45,6 +46,11 @@ def world_of(cluster: Cluster, views: Views, theta: float, tries: int, minimum: 
         receivers=frozenset(node.name for node in snapshot.nodes),
         tries=tries,
     )
+
+
+def is_spot(cluster: Cluster, node: Node) -> bool:
+    """Tell whether a node was bought as spot."""
+    return cluster.market.catalogue.offerings[node.position].capacity_type == "spot"
 
 
 class Searcher:

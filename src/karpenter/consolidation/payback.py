@@ -15,11 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from karpenter.consolidation.ground import Ground, Site
 from karpenter.consolidation.types import Policy
 
-__all__ = ["Scales", "Terms", "terms_of"]
+__all__ = ["SPOT_SAVING", "Scales", "Terms", "minimum_saving", "terms_of"]
+
+# Spot prices go up and down by so much, and what is cheaper by less today may be dearer tomorrow.
+SPOT_SAVING: Final = 0.1
 
 _HOUR_S = 3600.0
 _LEAST_SCORE = 0.5
@@ -68,9 +72,12 @@ def terms_of(sites: Iterable[Site], ground: Ground) -> Terms:
 
 
 def minimum_saving(site: Site, ground: Ground) -> float:
-    """Return the least saving worth taking a node for, as a share of its price."""
+    """Return the least saving worth taking a node for, as a share of its price; what a pool says itself counts."""
     own = site.policy.minimum_saving
-    return ground.settings.minimum_saving if own is None else own
+    if own is not None:
+        return own
+    general = ground.settings.minimum_saving
+    return max(general, SPOT_SAVING) if site.is_spot else general
 
 
 class Scales:

@@ -191,7 +191,7 @@ class Settings:
         seed: Settles what the search tries first.
     """
 
-    eviction_price: float = 0.22
+    eviction_price: float = 0.15
     horizon_h: float = 24.0
     horizon_floor_h: float = 3.0
     horizon_ceiling_h: float = 24.0

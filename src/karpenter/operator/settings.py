@@ -229,7 +229,7 @@ class Settings:
         400, "How many rearrangements of the cluster are tried.", REMOVING, _whole(0)
     )
     consolidation_eviction_price: float = _setting(
-        0.22, "What moving one ordinary pod is worth, in dollars.", REMOVING, _dollars
+        0.15, "What moving one ordinary pod is worth, in dollars.", REMOVING, _dollars
     )
     consolidation_horizon: float = _setting(
         86_400.0,

@@ -82,11 +82,15 @@ def test_a_saving_lasts_no_longer_than_things_stay_as_they_are_by_yesterday() ->
     long = Settings(horizon_h=24.0)
 
     at_night = watched(Memory(), *night, *day)
-    by_day = at_night.counted({WEB: 30}, NOW + 12 * HOUR - 1800)
+    by_day = at_night.counted({WEB: 30}, NOW + 11.5 * HOUR)
+    late = at_night.counted({WEB: 30}, NOW + 23 * HOUR)
 
     # A day ago the night had just begun, and it took 12 hours.
     assert at_night.horizon_h("default", long) == 12.0
-    assert by_day.horizon_h("default", long) == 0.5
+    # By day a third of the replicas is gone 12.5 hours later: waiting for that spares few evictions for its time.
+    assert by_day.horizon_h("default", long) == pytest.approx(3.75)
+    # Where they are gone in an hour it spares many, but half an hour is always expected.
+    assert late.horizon_h("default", long) == 0.5
 
 
 def test_regret_starts_the_quiet_hour_anew() -> None:

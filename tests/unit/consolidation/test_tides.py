@@ -27,15 +27,30 @@ def test_what_never_changes_lasts_without_end() -> None:
 
 
 def test_life_ends_where_more_was_asked_for_yesterday() -> None:
-    yesterday = [100.0] * 6 + [101.0] + [100.0] * 41
+    yesterday = [100.0] * 6 + [110.0] + [100.0] * 41
 
     assert watched(*yesterday, 100.0).life_h() == 3.0
-    assert watched(*yesterday, 101.0).life_h() == math.inf
+    assert watched(*yesterday, 110.0).life_h() == pytest.approx(0.55)
 
 
-@pytest.mark.parametrize(("less", "life_h"), [(96.0, math.inf), (94.0, 2.0)])
-def test_somewhat_less_is_no_other_situation(less: float, life_h: float) -> None:
-    assert watched(*[100.0] * 4, less, *[100.0] * 43, 100.0).life_h() == life_h
+def test_what_goes_up_by_a_few_per_cent_is_no_more_than_before() -> None:
+    yesterday = [100.0, 102.0, 101.0] * 16
+
+    assert watched(*yesterday, 100.0).life_h() == math.inf
+
+
+def test_where_less_was_asked_for_waiting_would_spare_evictions() -> None:
+    # A quarter was gone after two hours, so that in eight all would be; a tenth of that is believed.
+    assert watched(*[100.0] * 4, 75.0, *[100.0] * 43, 100.0).life_h() == pytest.approx(0.8)
+
+
+def test_the_moment_counts_at_which_waiting_spares_most_for_its_time() -> None:
+    slow = watched(*[100.0 - slot for slot in range(48)], 100.0)
+    sudden = watched(*[100.0] * 20, *[50.0] * 28, 100.0)
+
+    # Two in a hundred are gone each hour; or half of all after ten.
+    assert slow.life_h() == pytest.approx(5.0)
+    assert sudden.life_h() == pytest.approx(2.0)
 
 
 def test_the_most_of_a_half_hour_counts_and_the_level_is_that_of_now() -> None:

@@ -190,6 +190,29 @@ def test_a_plan_of_which_nothing_is_left_is_no_plan() -> None:
     assert found.id == world.but(nodes=others).command().id
 
 
+@pytest.mark.parametrize(
+    ("capacity_type", "saving", "goes"),
+    [("spot", 0.08, False), ("spot", 0.12, True), ("on-demand", 0.08, True)],
+)
+def test_a_spot_node_goes_for_a_tenth_of_its_price_and_others_for_less(
+    capacity_type: str, saving: float, *, goes: bool
+) -> None:
+    dear = instance_type("m5.large", cpu=2, memory_gib=7.4, price=1.0, capacity_types=(capacity_type,))
+    cheap = instance_type(
+        "m6.large", cpu=2, memory_gib=7.4, price=1.0 - saving, capacity_types=(capacity_type,)
+    )
+    world = Setting(
+        (holding("a", 1, dear, capacity_type=capacity_type),),
+        types=(dear, cheap),
+        settings=Settings(eviction_price=0.001, spot_choices=1),
+    )
+
+    assert isinstance(world.propose(), Command) is goes
+    if capacity_type == "spot":
+        low = pool(disruption={"minimum_saving": "5%"})
+        assert isinstance(world.but(pools=(low,)).propose(), Command)
+
+
 def test_nothing_is_searched_for_while_budgets_are_used_up() -> None:
     one = pool(disruption={"budgets": (budget("1", reasons=("Underutilized",)),)})
     nodes = (holding("a", 1), holding("b", 1), holding("c", 1))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Carries commands out, step by step, each step so that it may be cut off at any point and done again.
 
-Taint and write down; wait, unless machines are bought, which take their time to boot; look again at the cluster as it is
-then; order what comes before; wait until it works and the pods fit; look at protections and budgets once more; delete.
+Taint and write down; wait, unless machines are bought, which take their time to boot; look again at the cluster as it
+is then; order what comes before; wait until it works and the pods fit; look at everything once more; delete.
 Whatever fails before the deletion is taken back: the taint, the record, the reason, and replacements that nobody uses.
 Where the process ends in between, the records on the claims tell the next one how far it got (`Execution.adopt`).
 """

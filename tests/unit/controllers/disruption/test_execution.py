@@ -442,7 +442,7 @@ async def test_stages_follow_each_other_and_one_that_fails_is_taken_back_alone(f
 
 
 @pytest.mark.parametrize("alone", [False, True])
-async def test_a_stage_that_a_pod_budget_holds_just_now_may_be_tried_again_at_once(alone: bool) -> None:  # noqa: FBT001
+async def test_a_stage_that_a_pod_budget_holds_just_now_may_be_tried_again_at_once(*, alone: bool) -> None:
     world = spread_out()
     if not alone:
         for number in range(4, 7):
