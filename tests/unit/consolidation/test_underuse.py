@@ -6,6 +6,7 @@ import pytest
 
 from karpenter.api.labels import POD_DELETION_COST
 from karpenter.consolidation import Blocked, Command, Memory, Reason, Settings, VerdictKind
+from karpenter.consolidation.stand import Stand, Trial
 from karpenter.model.instancetypes import InstanceType, Offering
 from tests.strategies.clusters import node
 from tests.strategies.expressions import expression, node_term, preferred, requirement, spread
@@ -507,6 +508,21 @@ def test_pods_that_are_spread_over_zones_stay_spread_after_every_stage() -> None
         zones = [view.labels["topology.kubernetes.io/zone"] for view in world.nodes for _ in view.pods]
         assert abs(zones.count("us-east-1a") - zones.count("us-east-1b")) <= 2
     assert len(command.stages) > 1
+
+
+def test_where_a_plan_does_not_hold_by_itself_pods_with_rules_about_others_go_where_they_can(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    as_planned = Stand.attempt_with
+
+    def not_as_planned(self: Stand, names: Any, launch: Any, moves: Any = ()) -> Trial:
+        if tuple(moves):
+            return Trial(tuple(names), problem=VerdictKind.NO_ROOM)
+        return as_planned(self, names, launch)
+
+    monkeypatch.setattr(Stand, "attempt_with", not_as_planned)
+
+    assert len(spread_out(8).command().stages) > 1
 
 
 def test_without_tries_left_parts_with_rules_about_others_wait() -> None:
