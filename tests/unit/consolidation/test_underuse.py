@@ -514,15 +514,20 @@ def test_where_a_plan_does_not_hold_by_itself_pods_with_rules_about_others_go_wh
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     as_planned = Stand.attempt_with
+    together: list[Any] = []
 
-    def not_as_planned(self: Stand, names: Any, launch: Any, moves: Any = ()) -> Trial:
-        if tuple(moves):
+    def only_together(self: Stand, names: Any, launch: Any, moves: Any = ()) -> Trial:
+        if tuple(moves) and together:
             return Trial(tuple(names), problem=VerdictKind.NO_ROOM)
-        return as_planned(self, names, launch)
+        together.extend(moves)
+        return as_planned(self, names, launch, moves)
 
-    monkeypatch.setattr(Stand, "attempt_with", not_as_planned)
+    monkeypatch.setattr(Stand, "attempt_with", only_together)
 
-    assert len(spread_out(8).command().stages) > 1
+    command = wishing().command()
+
+    assert together
+    assert len(command.remove) >= 3
 
 
 def test_without_tries_left_parts_with_rules_about_others_wait() -> None:
@@ -540,15 +545,19 @@ def test_in_a_large_cluster_the_search_alone_decides_first() -> None:
     assert len({move.uid for stage in command.stages for move in stage.moves}) == 10
 
 
-def test_parts_whose_pods_have_wishes_are_looked_at_one_by_one() -> None:
+def wishing() -> Setting:
+    """Give nodes of one pod each, which would rather be in their zone."""
     here = preferred(node_term(expression("topology.kubernetes.io/zone", "In", "us-east-1a")))
     names = [f"n{index}" for index in range(4)]
     nodes = tuple(
         node(name, M5_LARGE, zone="us-east-1a", pods=(replica(name, name, preferred_node_affinity=(here,)),))
         for name in names
     )
+    return Setting(nodes, settings=Settings(eviction_price=0.001))
 
-    command = Setting(nodes, settings=Settings(eviction_price=0.001)).command()
+
+def test_parts_whose_pods_have_wishes_are_looked_at_one_by_one() -> None:
+    command = wishing().command()
 
     assert len(command.remove) >= 3
     assert {move.target for stage in command.stages for move in stage.moves}.isdisjoint(command.remove)
