@@ -14,7 +14,7 @@ from benchmarks.consolidation.cluster import Cluster, Node
 from benchmarks.consolidation.runs import Plan
 from benchmarks.consolidation.views import Views
 from karpenter.consolidation.memory import Memory, workload_of
-from karpenter.consolidation.payback import SPOT_SAVING
+from karpenter.consolidation.payback import least_saving
 from karpenter.consolidation.search import search
 from karpenter.consolidation.types import Rearrangement, Removable, Settings, World
 
@@ -38,7 +38,7 @@ def world_of(cluster: Cluster, views: Views, theta: float, tries: int, minimum: 
                 move_cost={
                     str(pod.uid): theta * cluster.workloads[pod.workload].weight for pod in node.pods.values()
                 },
-                minimum_saving=max(minimum, SPOT_SAVING) if is_spot(cluster, node) else minimum,
+                minimum_saving=least_saving(minimum, is_spot=_is_spot(cluster, node)),
             )
     return World(
         snapshot=snapshot,
@@ -48,8 +48,7 @@ def world_of(cluster: Cluster, views: Views, theta: float, tries: int, minimum: 
     )
 
 
-def is_spot(cluster: Cluster, node: Node) -> bool:
-    """Tell whether a node was bought as spot."""
+def _is_spot(cluster: Cluster, node: Node) -> bool:
     return cluster.market.catalogue.offerings[node.position].capacity_type == "spot"
 
 

@@ -20,12 +20,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
+
+from tests.e2e.papercloud import make_ready
 
 from benchmarks.consolidation.cluster import Cluster
 from benchmarks.live import gopeer, standing, workload
@@ -37,7 +38,7 @@ from benchmarks.live.report import Outcome, Table, write_results
 from benchmarks.live.stage import Stage, until
 from benchmarks.sandbox_load.programs import cpu_s, rss_mib
 from karpenter.api.conditions import INITIALIZED, is_true
-from karpenter.kube.kinds import EC2_NODE_CLASSES, NODE_POOLS
+from karpenter.kube.kinds import NODE_POOLS
 
 __all__ = ["ALL_SIDES", "NODES", "SIDES", "STATES", "Tidied", "quiet_s", "result_name", "run", "table"]
 
@@ -237,9 +238,7 @@ class _Case:
         await stage.create_all(_DS_PATH, standing.daemon_sets())
         if self._is_ours:
             await stage.create(workload.CLASS_PATH, workload.node_class())
-            await stage.api.patch(
-                EC2_NODE_CLASSES, "default", {"status": {"conditions": [_ready()]}}, subresource="status"
-            )
+            await make_ready(stage.api)
         else:
             await stage.create(workload.KWOK_CLASS_PATH, gopeer.node_class())
         await stage.create(workload.POOL_PATH, standing.pool(reference))
@@ -314,13 +313,3 @@ class _Case:
 
     def _cpu_s(self) -> dict[str, float]:
         return {name: cpu_s(each.pid) for name, each in self._stage.processes().items()}
-
-
-def _ready() -> dict[str, str]:
-    return {
-        "type": "Ready",
-        "status": "True",
-        "reason": "Ready",
-        "message": "",
-        "lastTransitionTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-    }

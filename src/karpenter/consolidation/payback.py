@@ -20,11 +20,10 @@ from typing import Final
 from karpenter.consolidation.ground import Ground, Site
 from karpenter.consolidation.types import Policy
 
-__all__ = ["SPOT_SAVING", "Scales", "Terms", "minimum_saving", "terms_of"]
+__all__ = ["Scales", "Terms", "least_saving", "minimum_saving", "terms_of"]
 
 # Spot prices go up and down by so much, and what is cheaper by less today may be dearer tomorrow.
-SPOT_SAVING: Final = 0.1
-
+_SPOT_SAVING: Final = 0.1
 _HOUR_S = 3600.0
 _LEAST_SCORE = 0.5
 
@@ -74,10 +73,12 @@ def terms_of(sites: Iterable[Site], ground: Ground) -> Terms:
 def minimum_saving(site: Site, ground: Ground) -> float:
     """Return the least saving worth taking a node for, as a share of its price; what a pool says itself counts."""
     own = site.policy.minimum_saving
-    if own is not None:
-        return own
-    general = ground.settings.minimum_saving
-    return max(general, SPOT_SAVING) if site.is_spot else general
+    return least_saving(ground.settings.minimum_saving, is_spot=site.is_spot) if own is None else own
+
+
+def least_saving(general: float, *, is_spot: bool) -> float:
+    """Return the least saving worth taking a node for, as a share of its price, where its pool says nothing."""
+    return max(general, _SPOT_SAVING) if is_spot else general
 
 
 class Scales:

@@ -9,7 +9,7 @@ now; of an empty stage the nodes that are still empty.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from karpenter.consolidation.drift import drift_stands, exchange, place_drifted
@@ -17,7 +17,7 @@ from karpenter.consolidation.emptiness import find_empty
 from karpenter.consolidation.ground import Ground, Site
 from karpenter.consolidation.method import stage_of
 from karpenter.consolidation.rearranging import placed
-from karpenter.consolidation.stand import Trial
+from karpenter.consolidation.stand import Stand, Trial
 from karpenter.consolidation.types import (
     Move,
     Reason,
@@ -118,17 +118,23 @@ def _underused(ground: Ground, sites: list[Site], stage: Stage, launched: Collec
     others = {node.name for node in stand.snapshot.nodes} - planned
     for each in (stand.closing(others), stand):
         refusals.clear()
-        as_planned = each.attempt_with(stage.remove, stage.launch, stage.moves)
-        for trial in (as_planned, *placed(each, stage.remove, stage.launch)):
+        for number, trial in enumerate(_trials(each, stage)):
             answer = judge.judge(trial, sites, may_buy=bool(stage.launch))
             if isinstance(answer, Stage):
                 return answer
             if launched and trial.problem is None and not trial.launch:
                 # What was bought for it stands: it paid when it was decided, and to go back would cost more.
                 return stage_of(trial, sites, ())
-            if trial is not as_planned:
+            # That a plan does not hold says less than why there is no other way.
+            if number:
                 refusals.append(_refusal(answer, "scheduling"))
     return refusals[0]
+
+
+def _trials(stand: Stand, stage: Stage) -> Iterator[Trial]:
+    """Yield the stage as it was planned, and, only if more is asked for, as the solver would have it now."""
+    yield stand.attempt_with(stage.remove, stage.launch, stage.moves)
+    yield from placed(stand, stage.remove, stage.launch)
 
 
 def _replaced(ground: Ground, sites: list[Site], stage: Stage) -> Stage | Refusal:

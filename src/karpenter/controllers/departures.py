@@ -64,9 +64,7 @@ class Departures:
     def open(self, destination: str) -> None:
         """Lets the pods go that leave for a node, and no others of those that wait."""
         self._open = destination
-        for source in {each.source for each in self._planned.values() if each.destination == destination}:
-            for listener in self._listeners:
-                listener(source)
+        self._tell(each for each in self._planned.values() if each.destination == destination)
 
     def gone(self, uid: str) -> None:
         """Forgets a pod that has been told to go."""
@@ -74,8 +72,10 @@ class Departures:
 
     def clear(self) -> None:
         """Lets everybody go."""
-        sources = {each.source for each in self._planned.values()}
-        self._planned, self._open = {}, ""
-        for source in sources:
+        released, self._planned, self._open = self._planned, {}, ""
+        self._tell(released.values())
+
+    def _tell(self, departures: Iterable[_Departure]) -> None:
+        for source in {each.source for each in departures}:
             for listener in self._listeners:
                 listener(source)
