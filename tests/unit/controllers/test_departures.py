@@ -41,7 +41,7 @@ def test_who_has_gone_is_forgotten() -> None:
     assert departures.waiting() == {}
 
 
-def test_nobody_is_held_for_longer_than_a_minute() -> None:
+def test_nobody_is_held_for_longer_than_a_minute_if_there_are_no_turns() -> None:
     clock = FakeClock()
     departures = Departures(clock)
     held = departing("a", "n1")
@@ -53,6 +53,22 @@ def test_nobody_is_held_for_longer_than_a_minute() -> None:
 
     assert not before
     assert departures.may_go(held)
+    assert departures.waiting() == {}
+
+
+def test_while_others_have_their_turns_a_pod_is_held_for_three_minutes() -> None:
+    clock = FakeClock()
+    departures = Departures(clock)
+    held = departing("a", "n1")
+    departures.plan([(held, "x")])
+
+    answers = []
+    for _ in range(6):
+        clock.tick(30)
+        answers.append(departures.may_go(held))
+        departures.open("y")
+
+    assert answers == [False, False, False, False, False, True]
     assert departures.waiting() == {}
 
 
