@@ -22,8 +22,8 @@ SURPRISING_SHARE = 0.015
 # so many.
 PLANNED_AGAIN = 10
 # Pods that a hard spread merely counts are free to go elsewhere until they are told; a few too many of them in one zone
-# leave the spread's owner no place that could be bought, and it waits. On a busy machine that happens in 2 of 30 runs of
-# the worst case, so hardly twice in a row; a plan that cannot be kept would fail each time.
+# leave the spread's owner no place that could be bought, and it waits. On a busy machine that happens in 2 of 30 runs
+# of the worst case, so hardly twice in a row; a plan that cannot be kept would fail each time.
 UNLUCKY_CASES = 2
 
 
