@@ -12,7 +12,7 @@ The clock starts when the pool begins to allow consolidation, with everything ru
 changed for a while (no eviction, no binding, no claim or node that comes or goes), and the time until quiet is that of
 the last change. A side that is still at work at the limit is shown with that (``> N``). Evictions are pods of workloads
 that were told to go, actions are claims that came and claims that were told to go, counted by the same observer on
-both sides.
+both sides. ``OURS THEN`` is what our side cost per hour when it had made no more evictions than that side in all.
 """
 
 from __future__ import annotations
@@ -174,8 +174,9 @@ def table(found: Sequence[Tidied], plane: str = "real") -> Table:
     """Lays out what was measured on a plane."""
     head = (
         "STATE", "SIDE", "NODES", "BEFORE $/H", "AFTER $/H", "/BOUND", "EVICTIONS", "BOUGHT", "REMOVED",
-        "QUIET S", "PENDING",
+        "QUIET S", "PENDING", "OURS THEN",
     )  # fmt: skip
+    ours = {(each.state, each.wanted_nodes): each for each in found if each.side == "ours"}
     rows = [
         (
             f"{each.state} {each.wanted_nodes}",
@@ -189,11 +190,20 @@ def table(found: Sequence[Tidied], plane: str = "real") -> Table:
             str(each.claims_deleted),
             f"{each.quiet_after_s:.0f}" if each.is_quiet else f"> {each.quiet_after_s:.0f}",
             str(each.pending),
+            _price_then(ours.get((each.state, each.wanted_nodes)), each),
         )
         for each in found
     ]
     where = "in the sandbox" if plane == SANDBOX else "live"
     return Table(f"consolidation until quiet, {where}", head, rows)
+
+
+def _price_then(ours: Tidied | None, other: Tidied) -> str:
+    """Gives what our side cost per hour when it had made as many evictions as another in all; or nothing."""
+    if ours is None or ours is other:
+        return ""
+    prices = [price for _, price, evictions in ours.course if evictions <= other.evictions]
+    return f"{prices[-1]:.3f}" if prices else ""
 
 
 class _Case:

@@ -122,6 +122,17 @@ def test_the_table_says_what_did_not_become_quiet() -> None:
     assert quiet.as_json()["quiet_after_s"] == 61.4
 
 
+def test_the_table_compares_prices_at_equal_evictions() -> None:
+    course = [(2, 9.0, 0), (12, 7.0, 5), (22, 6.0, 8)]
+    ours = Tidied("third", 50, 1, "ours", bound_per_hour=2.0, evictions=8, course=course)
+    sides = [ours, *(Tidied("third", 50, 1, f"go-{n}", bound_per_hour=2.0, evictions=n) for n in (5, 7, 20))]
+    elsewhere = Tidied("diurnal", 50, 1, "go", bound_per_hour=2.0, evictions=9)
+
+    rows = table([*sides, elsewhere]).rows
+
+    assert [row[-1] for row in rows] == ["", "7.000", "7.000", "6.000", ""]
+
+
 def test_a_side_that_nobody_knows_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["consolidation", "--sides", "ours,theirs"])
