@@ -41,11 +41,13 @@ class Rearranged:
             what was bought to get a name.
         whole_gain: What all of it gains per hour, moving the pods paid for, if something is left for later; otherwise
             nothing.
+        asked: How many nodes budgets would have let go now.
     """
 
     parts: list[Trial]
     plan: Rearrangement | None = None
     whole_gain: float = 0.0
+    asked: int = 0
 
 
 def rearranged(
@@ -63,7 +65,7 @@ def rearranged(
     known = [world.removable[name].cost for name in found.remove if name in world.removable]
     # Nodes that may not go just now cost what the others do.
     moving = sum(known) * len(found.remove) / max(1, len(known))
-    return Rearranged(parts, found, found.saving_per_hour - moving)
+    return Rearranged(parts, found, found.saving_per_hour - moving, sum(map(len, steps)))
 
 
 def still_planned(plan: Rearrangement, ground: Ground) -> Rearrangement:

@@ -191,6 +191,9 @@ class _Attempt:
         if self.plan is None or not (self.stages or self._waits):
             self.plan, self._whole_gain = None, 0.0
             return self.one_by_one(eligible)
+        if self.stages:
+            # A plan that has come apart, because pods went elsewhere, must not keep a new search from being heard.
+            self._whole_gain *= sum(len(stage.remove) for stage in self.stages) / found.asked
         for name in self.plan.remove:
             verdict = self._ground.budget_verdict(self._ground.sites[name], Reason.UNDERUTILIZED)
             self.verdicts.setdefault(name, verdict)

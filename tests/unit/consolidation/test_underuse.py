@@ -6,7 +6,9 @@ import pytest
 
 from karpenter.api.labels import POD_DELETION_COST
 from karpenter.consolidation import Blocked, Command, Memory, Reason, Settings, VerdictKind
+from karpenter.consolidation.ground import Ground
 from karpenter.consolidation.stand import Stand, Trial
+from karpenter.consolidation.underuse import _Attempt, quiet_stand
 from karpenter.model.instancetypes import InstanceType, Offering
 from tests.strategies.clusters import node
 from tests.strategies.expressions import expression, node_term, preferred, requirement, spread
@@ -178,6 +180,33 @@ def test_a_node_with_a_pod_that_a_plan_does_not_know_is_not_taken_by_it() -> Non
     found = world.but(nodes=crowded, plan=first.plan).command()
 
     assert not set(found.remove) & set(later)
+
+
+def test_a_plan_counts_for_as_much_as_can_be_done_of_it() -> None:
+    three = pool(limits={"cpu": "10"}, disruption={"budgets": (budget("3", reasons=("Underutilized",)),)})
+    nodes = tuple(holding(f"n{number}", 1) for number in range(5))
+    world = Setting(nodes, (three,), types=(M5_LARGE,), settings=CHEAP_MOVES)
+    plan = world.command().plan
+    assert plan is not None
+    [home] = {move.target for move in plan.moves}
+    # Others came to the node to which all go, and there is nothing to be bought instead.
+    crowded = tuple(
+        replace(each, pods=(*each.pods, *replicas(4, each.name, of="guest"))) if each.name == home else each
+        for each in nodes
+    )
+
+    as_planned, come_apart = (followed_now(world.but(nodes=each, plan=plan)) for each in (nodes, crowded))
+
+    done = [sum(len(stage.remove) for stage in each.stages) for each in (as_planned, come_apart)]
+    assert done[0] == 3
+    assert 0 < done[1] < 3
+    assert come_apart.prospect == pytest.approx(as_planned.prospect * done[1] / 3)
+
+
+def followed_now(world: Setting) -> _Attempt:
+    """Carry on with the plan alone."""
+    ground = Ground(world.snapshot(), world.situation(), world.now)
+    return _Attempt(ground, quiet_stand(ground)).with_search(list(ground.sites.values()), world.plan)
 
 
 def test_a_plan_of_which_nothing_is_left_is_no_plan() -> None:
