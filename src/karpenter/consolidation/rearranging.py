@@ -12,7 +12,7 @@ plan has been carried out, and seldom finds the other half again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from karpenter.consolidation.budgets import Quota
@@ -20,7 +20,7 @@ from karpenter.consolidation.ground import Ground, Site
 from karpenter.consolidation.launches import price_of
 from karpenter.consolidation.payback import minimum_saving
 from karpenter.consolidation.search import search
-from karpenter.consolidation.stand import Stand, Trial, together
+from karpenter.consolidation.stand import Stand, Trial, numbered_anew, together
 from karpenter.consolidation.types import Rearrangement, Reason, Removable, World
 from karpenter.scheduling import NewNode
 
@@ -87,7 +87,7 @@ def still_planned(plan: Rearrangement, ground: Ground) -> Rearrangement:
         if move.source not in staying and move.launch >= 0 and move.uid in known
     }
     moves = [move for move in plan.moves if move.source in staying]
-    again = _numbered_anew(move.launch for move in moves if move.launch not in bought)
+    again = numbered_anew(move.launch for move in moves if move.launch not in bought)
     launch = tuple(plan.launch[number] for number in again)
     return Rearrangement(
         remove=tuple(left),
@@ -164,7 +164,7 @@ def _agreed(stand: Stand, found: Rearrangement, steps: list[tuple[str, ...]]) ->
         names = tuple(name for step in steps for name in step)
         gone = frozenset(names)
         going = [move for move in found.moves if move.source in gone]
-        again = _numbered_anew(move.launch for move in going)
+        again = numbered_anew(move.launch for move in going)
         shared = {move.launch for move in found.moves if move.source not in gone}
         launch = [replace(found.launch[number], has_followers=number in shared) for number in again]
         moves = [replace(move, launch=again.get(move.launch, -1)) for move in going]
@@ -221,14 +221,9 @@ def chunks_of(parts: list[Trial], most: int) -> list[Trial]:
 
 def _part(trial: Trial, names: frozenset[str]) -> Trial:
     own = [each for each in trial.placed if each.source in names]
-    again = _numbered_anew(each.launch for each in own)
+    again = numbered_anew(each.launch for each in own)
     return Trial(
         remove=tuple(name for name in trial.remove if name in names),
         launch=tuple(trial.launch[number] for number in again),
         placed=tuple(replace(each, launch=again.get(each.launch, -1)) for each in own),
     )
-
-
-def _numbered_anew(launches: Iterable[int]) -> dict[int, int]:
-    """Return the new number of each launch that is still wanted, in order; below zero there is none."""
-    return {number: index for index, number in enumerate(sorted({each for each in launches if each >= 0}))}

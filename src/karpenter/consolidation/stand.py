@@ -30,7 +30,7 @@ from karpenter.model.topology import CountGroup, topology_rules
 from karpenter.scheduling import NewNode, Plan, SolveOptions, solve
 from karpenter.scheduling.plan import pod_name
 
-__all__ = ["Placed", "Stand", "Trial", "bound", "phantoms", "prepare", "together"]
+__all__ = ["Placed", "Stand", "Trial", "bound", "numbered_anew", "phantoms", "prepare", "together"]
 
 # A peak far above this is no reason to hold room for ever more pods that are not there.
 _MOST_GHOSTS = 1000
@@ -162,8 +162,7 @@ class Stand:
             words = "its pods would have to give up wishes"
             return Trial(gone, problem=VerdictKind.NO_ROOM, words=words, blamed=trial.relaxed)
         numbers = {self._name(number): number for number in range(len(launch))}
-        used = sorted({numbers[each.target] for each in trial.placed if each.target in numbers})
-        again = {number: index for index, number in enumerate(used)}
+        again = numbered_anew(numbers[each.target] for each in trial.placed if each.target in numbers)
         placed = [
             replace(each, target="", launch=again[numbers[each.target]]) if each.target in numbers else each
             for each in trial.placed
@@ -341,6 +340,11 @@ class Stand:
         text = "a workload that swings had more replicas a short while ago, and they would have no room"
         blamed |= {asked[uid].source for uid in alone}
         return Trial((), problem=VerdictKind.PEAK, words=text, blamed=blamed)
+
+
+def numbered_anew(launches: Iterable[int]) -> dict[int, int]:
+    """Return the new number of each launch that is still wanted, in order; below zero there is none."""
+    return {number: index for index, number in enumerate(sorted({each for each in launches if each >= 0}))}
 
 
 def together(trials: Iterable[Trial]) -> Trial:
