@@ -35,9 +35,7 @@ def world_of(cluster: Cluster, views: Views, theta: float, tries: int, minimum: 
                 name=node.name,
                 pool="default",
                 price_per_hour=cluster.prices[node.position],
-                move_cost={
-                    str(pod.uid): theta * cluster.workloads[pod.workload].weight for pod in node.pods.values()
-                },
+                cost=theta * sum(cluster.workloads[pod.workload].weight for pod in node.pods.values()),
                 minimum_saving=least_saving(minimum, is_spot=_is_spot(cluster, node)),
             )
     return World(

@@ -187,10 +187,10 @@ def _add_consolidation(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--sides",
-        type=_names(consolidating.ALL_SIDES),
+        type=_names(consolidating.SIDES),
         default=consolidating.SIDES,
         metavar="SIDE,...",
-        help=f"of {', '.join(consolidating.ALL_SIDES)}",
+        help=f"of {', '.join(consolidating.SIDES)}",
     )
     group.add_argument(
         "--plane",

@@ -8,7 +8,8 @@ price of what goes, so that nothing is ever swapped for its like. Both demands m
 one lowers the price by at least so much.
 
 Pools with the policy Balanced ask for more, as Karpenter: their share of the saving, of what the pool costs, must be
-at least half of their share of the disruption, of what the pool has.
+at least half of their share of the disruption, of what the pool has. Karpenter asks that of a move as a whole; the
+search asks half of that of every node too, or a few nodes that save much would carry many along that save little.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ __all__ = ["Scales", "Terms", "least_saving", "minimum_saving", "terms_of"]
 # Spot prices go up and down by so much, and what is cheaper by less today may be dearer tomorrow.
 _SPOT_SAVING: Final = 0.1
 _HOUR_S = 3600.0
+# By the policy Balanced: of a move as a whole, and of each of its nodes.
 _LEAST_SCORE = 0.5
+_LEAST_NODE_SCORE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +64,19 @@ def terms_of(sites: Iterable[Site], ground: Ground) -> Terms:
     horizon_h = settings.horizon_ceiling_h
     for site in sites:
         cost = site.price or 0.0
-        own_horizon_h = memory.horizon_h(site.pool, settings)
-        horizon_h = min(horizon_h, own_horizon_h)
+        horizon_h = min(horizon_h, memory.horizon_h(site.pool, settings))
         price += cost
-        moving += settings.eviction_price * site.weight / own_horizon_h
+        moving += _moving_cost(site, ground)
         minimum += cost * minimum_saving(site, ground)
     overlap_h = (settings.boot_s + settings.drain_s) / _HOUR_S
     return Terms(price, moving, minimum, overlap_h / horizon_h)
+
+
+def _moving_cost(site: Site, ground: Ground) -> float:
+    """Return what moving the pods of a node must save per hour to pay within its pool's horizon."""
+    settings = ground.settings
+    horizon_h = ground.situation.memory.horizon_h(site.pool, settings)
+    return settings.eviction_price * site.weight / horizon_h
 
 
 def minimum_saving(site: Site, ground: Ground) -> float:
@@ -82,14 +91,23 @@ def least_saving(general: float, *, is_spot: bool) -> float:
 
 
 class Scales:
-    """Weighs moves of pools with the policy Balanced."""
+    """Weighs what taking nodes disturbs, which pools with the policy Balanced ask more for."""
 
     def __init__(self, ground: Ground) -> None:
+        self._ground = ground
         self._cost: dict[str, float] = {}
         self._disruption: dict[str, float] = {}
         for site in ground.sites.values():
             self._cost[site.pool] = self._cost.get(site.pool, 0.0) + (site.price or 0.0)
             self._disruption[site.pool] = self._disruption.get(site.pool, 0.0) + site.disruption
+
+    def cost(self, site: Site) -> float:
+        """Return what taking a node must save per hour: for moving its pods, or by the policy if that is more."""
+        moving = _moving_cost(site, self._ground)
+        if site.policy.policy is not Policy.BALANCED:
+            return moving
+        share = site.disruption / self._disruption[site.pool]
+        return max(moving, _LEAST_NODE_SCORE * self._cost[site.pool] * share)
 
     def refused(self, sites: Sequence[Site], saving_per_hour: float) -> tuple[str, float] | None:
         """Return the Balanced pool for which a move is not worth it, and its score; None if there is none."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from karpenter.consolidation.budgets import Quota
 from karpenter.consolidation.ground import Ground, Site
 from karpenter.consolidation.launches import price_of
-from karpenter.consolidation.payback import minimum_saving
+from karpenter.consolidation.payback import Scales, minimum_saving
 from karpenter.consolidation.search import search
 from karpenter.consolidation.stand import Stand, Trial, numbered_anew, together
 from karpenter.consolidation.types import Rearrangement, Reason, Removable, World
@@ -106,6 +106,7 @@ def world_of(ground: Ground, quota: Quota, stand: Stand, eligible: list[Site]) -
     settings, memory = ground.settings, ground.situation.memory
     horizons = {site.pool: memory.horizon_h(site.pool, settings) for site in eligible}
     left = {site.pool: quota.left(site.pool, Reason.UNDERUTILIZED) for site in eligible}
+    scales = Scales(ground)
     return World(
         snapshot=replace(ground.snapshot, pools=stand.snapshot.pools),
         removable={
@@ -113,10 +114,7 @@ def world_of(ground: Ground, quota: Quota, stand: Stand, eligible: list[Site]) -
                 site.name,
                 site.pool,
                 site.price or 0.0,
-                {
-                    uid: settings.eviction_price * weight / horizons[site.pool]
-                    for uid, weight in site.weights.items()
-                },
+                scales.cost(site),
                 minimum_saving(site, ground),
             )
             for site in eligible

@@ -409,20 +409,15 @@ class Removable:
         name: The node.
         pool: Its NodePool.
         price_per_hour: What it costs.
-        move_cost: What moving each of its pods must save per hour to be worth it, by uid.
-        minimum_saving: The least saving, as a share of its price, that makes taking it worth it.
+        cost: What taking it must save per hour to be worth it, for its pods have to move.
+        minimum_saving: The least saving, as a share of its price, whatever the moving costs.
     """
 
     name: str
     pool: str
     price_per_hour: float
-    move_cost: Mapping[str, float]
+    cost: float
     minimum_saving: float
-
-    @property
-    def cost(self) -> float:
-        """What must be saved per hour to make taking it whole worth it, its minimum saving left out."""
-        return sum(self.move_cost.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,11 +99,15 @@ def quiet_stand(ground: Ground, open_for_all: Collection[str] = ()) -> Stand:
 
 
 class Judge:
-    """Says whether trials pay."""
+    """Says whether trials pay.
+
+    Attributes:
+        scales: What weighs what they disturb.
+    """
 
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
-        self._scales = Scales(ground)
+        self.scales = Scales(ground)
 
     def judge(self, trial: Trial, sites: list[Site], *, may_buy: bool) -> Stage | Verdict:
         """Return the stage that carries a trial out if it can be done and pays, or why not."""
@@ -133,7 +137,7 @@ class Judge:
             )
             values = {"saving_per_hour": f"{saving:.6f}", "wanted_per_hour": f"{wanted:.6f}"}
             return sites[0].says(VerdictKind.SAVING, words, **values)
-        refused = self._scales.refused(sites, saving)
+        refused = self.scales.refused(sites, saving)
         if refused is not None:
             pool, score = refused
             words = f"by the policy Balanced of NodePool {pool} it would disturb too much for what it saves"
@@ -270,4 +274,4 @@ class _Attempt:
             self.verdicts[site.name] = site.says(VerdictKind.GOES, words, saving_per_hour=saving)
         self.stages.append(stage)
         self._receiving.update(each.target for each in trial.placed)
-        self.gain += stage.saving_per_hour - terms_of(sites, self._ground).moving
+        self.gain += stage.saving_per_hour - sum(map(self._judge.scales.cost, sites))

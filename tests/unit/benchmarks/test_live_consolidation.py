@@ -122,15 +122,25 @@ def test_the_table_says_what_did_not_become_quiet() -> None:
     assert quiet.as_json()["quiet_after_s"] == 61.4
 
 
-def test_the_table_compares_prices_at_equal_evictions() -> None:
+@pytest.mark.parametrize(("evictions", "then"), [(5, "7.000"), (7, "7.000"), (20, "6.000")])
+def test_the_table_compares_prices_at_equal_evictions(evictions: int, then: str) -> None:
     course = [(2, 9.0, 0), (12, 7.0, 5), (22, 6.0, 8)]
     ours = Tidied("third", 50, 1, "ours", bound_per_hour=2.0, evictions=8, course=course)
-    sides = [ours, *(Tidied("third", 50, 1, f"go-{n}", bound_per_hour=2.0, evictions=n) for n in (5, 7, 20))]
+    theirs = Tidied("third", 50, 1, "go", bound_per_hour=2.0, evictions=evictions)
     elsewhere = Tidied("diurnal", 50, 1, "go", bound_per_hour=2.0, evictions=9)
 
-    rows = table([*sides, elsewhere]).rows
+    rows = table([ours, theirs, elsewhere]).rows
 
-    assert [row[-1] for row in rows] == ["", "7.000", "7.000", "6.000", ""]
+    assert [row[-1] for row in rows] == ["", then, ""]
+
+
+def test_the_table_compares_sides_of_the_same_policy() -> None:
+    sides = [
+        Tidied("third", 50, 1, side, bound_per_hour=2.0, evictions=9, course=[(2, price, 0)])
+        for side, price in (("ours", 9.0), ("go", 8.0), ("ours-balanced", 7.0), ("go-balanced", 6.0))
+    ]
+
+    assert [row[-1] for row in table(sides).rows] == ["", "9.000", "", "7.000"]
 
 
 def test_a_side_that_nobody_knows_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

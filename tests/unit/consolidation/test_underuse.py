@@ -354,27 +354,6 @@ def test_limits_hold_even_for_a_moment() -> None:
     assert verdict(world)[0] is VerdictKind.NO_ROOM
 
 
-def balanced(*counts: int, **more: Any) -> Setting:
-    nodes = tuple(
-        holding(f"n{index}", count, more.get("kind", M5_LARGE)) for index, count in enumerate(counts)
-    )
-    return Setting(nodes, (pool(disruption={"consolidation_policy": "Balanced"}),))
-
-
-def test_balanced_takes_what_saves_as_much_as_it_disturbs() -> None:
-    assert balanced(1, 4).command().remove == ("n0",)
-
-
-def test_balanced_leaves_a_small_saving_alone() -> None:
-    world = balanced(1)
-
-    kind, words = verdict(world, "n0")
-
-    assert kind is VerdictKind.BALANCED
-    assert words.endswith("it would disturb too much for what it saves (0.11)")
-    assert world.blocked().verdicts["n0"].values == {"score": "0.1146"}
-
-
 def spot(name: str, price: float, zones: int = 1) -> InstanceType:
     offerings = [
         Offering(zone, "spot", price) for zone in ("test-zone-1a", "test-zone-1b", "test-zone-1c")[:zones]

@@ -38,11 +38,10 @@ def world(snapshot: Snapshot, *, tries: int = 30) -> World:
     removable = {}
     for node in snapshot.nodes:
         if node.managed and node.initialized:
-            moves = {
-                uid: THETA * max(0.0, eviction_cost(pod))
-                for uid, pod in displaced(snapshot, [node.name]).items()
-            }
-            removable[node.name] = Removable(node.name, node.pool, 0.4, moves, minimum_saving=0.02)
+            costs = (max(0.0, eviction_cost(pod)) for pod in displaced(snapshot, [node.name]).values())
+            removable[node.name] = Removable(
+                node.name, node.pool, 0.4, THETA * sum(costs), minimum_saving=0.02
+            )
     receivers = frozenset(node.name for node in snapshot.nodes if node.initialized)
     return World(snapshot, removable, receivers, tries=tries)
 

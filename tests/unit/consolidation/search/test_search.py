@@ -32,7 +32,7 @@ def world(*nodes: NodeView, keep: tuple[str, ...] = (), price: float = 0.2, **mo
             each.name,
             each.pool,
             price,
-            {pod.metadata.uid: 0.001 for pod in each.pods if is_reschedulable(pod)},
+            0.001 * sum(map(is_reschedulable, each.pods)),
             minimum_saving=0.02,
         )
         for each in nodes
