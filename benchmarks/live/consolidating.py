@@ -52,7 +52,7 @@ _OURS: Final = {"go": "ours", "go-balanced": "ours-balanced"}
 _ENVIRON: Final = {"FEATURE_GATES": "SpotToSpotConsolidation=true", "DISABLE_LEADER_ELECTION": "true"}
 _QUIET: Final = ("NOT QUIET", "quiet")
 # A search of the Go Karpenter for one node that can go may take 3 minutes, and does where there are many.
-_QUIET_S: Final = ((200, 120.0), (1 << 30, 300.0))
+_QUIET_S: Final = ((100, 120.0), (1 << 30, 300.0))
 _LOOK_S: Final = 2.0
 _SAMPLE_S: Final = 10.0
 # The sandbox's nodes may be silent for longer.
