@@ -135,7 +135,10 @@ def _move_to_v1(product: Product) -> None:
     # Whoever applies the new objects owns them; until the controller has let go, they would go with the old.
     wait_for(lambda: _ownerless(product), "the new objects are let go", 20)
     product.plane.kubectl("delete", _OLD, "--all", "--timeout=30s")
-    product.plane.kubectl("delete", "crd", *_OLD_CRDS, "--timeout=30s")
+    # Of a kind that nobody has asked for yet the API server reads nothing at first ("storage is (re)initializing"), and
+    # then takes its time until it tries to delete the kind again.
+    assert product.get("machines") == []
+    product.plane.kubectl("delete", "crd", *_OLD_CRDS, "--timeout=120s", timeout_s=150)
 
 
 def _ownerless(product: Product) -> bool:
