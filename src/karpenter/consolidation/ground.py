@@ -8,7 +8,7 @@ else depends on the reason and is asked by the methods (emptiness, drift, consol
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from karpenter.api.core import Pod
@@ -38,7 +38,7 @@ class Site:
         policy: Its pool's policy.
         price: What it costs per hour; None if that is not known or not to be believed.
         pods: The pods that need another place when it goes, by name.
-        weights: What moving each of them weighs, by uid.
+        weight: What moving all of them weighs.
         disruption: What taking it disturbs, as Karpenter counts: 1, and the eviction cost of its pods.
         obstacle: The pod that holds it, or None.
         quiet_at: From when on it counts as quiet; None for never.
@@ -49,7 +49,7 @@ class Site:
     policy: PoolPolicy
     price: float | None
     pods: tuple[Pod, ...]
-    weights: Mapping[str, float]
+    weight: float
     disruption: float
     obstacle: Obstacle | None
     quiet_at: float | None
@@ -63,11 +63,6 @@ class Site:
     def pool(self) -> str:
         """Its NodePool's name."""
         return self.candidate.pool
-
-    @property
-    def weight(self) -> float:
-        """What moving all of its pods weighs."""
-        return sum(self.weights.values())
 
     @property
     def is_empty(self) -> bool:
@@ -186,7 +181,7 @@ class Ground:
                 key=lambda pod: (pod.metadata.namespace, pod.metadata.name, pod.metadata.uid),
             )
         )
-        costs = [max(0.0, eviction_cost(pod)) for pod in pods]
+        disturbed = sum(max(0.0, eviction_cost(pod)) for pod in pods)
         memory = self.situation.memory
         moved = sum(memory.was_moved(pod, self.now) for pod in pods)
         factor = 1 + _MOVED_AGAIN * moved / max(1, len(pods))
@@ -196,8 +191,8 @@ class Ground:
             policy=policy,
             price=price,
             pods=pods,
-            weights={pod.metadata.uid: cost * factor for pod, cost in zip(pods, costs, strict=True)},
-            disruption=1 + sum(costs),
+            weight=factor * disturbed,
+            disruption=1 + disturbed,
             obstacle=self._protection.obstacle(bound),
             quiet_at=consolidatable_at(candidate, policy),
         )

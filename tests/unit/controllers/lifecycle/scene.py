@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from karpenter.api import labels as names
+from karpenter.api.core import Node
 from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.cloud.errors import NodeClaimNotFoundError
@@ -125,11 +126,16 @@ class Scene:
             await self.client.patch(NODES, "n1", {"metadata": {"annotations": {ANSWER: "0"}}})
 
     @property
-    def taints(self) -> list[tuple[str, str]]:
-        """The node's taints."""
+    def node(self) -> Node:
+        """The machine's node as it is stored."""
         found = self.cluster.informers.nodes.get("n1")
         assert found is not None
-        return [(each.key.rpartition("/")[2], each.effect) for each in found.spec.taints]
+        return found
+
+    @property
+    def taints(self) -> list[tuple[str, str]]:
+        """The node's taints."""
+        return [(each.key.rpartition("/")[2], each.effect) for each in self.node.spec.taints]
 
     @property
     def told(self) -> list[str]:

@@ -19,13 +19,11 @@ async def test_a_node_that_joins_gets_what_its_claim_promised() -> None:
 
     await scene.settle()
 
-    joined = scene.cluster.informers.nodes.get("n1")
-    assert joined is not None
-    assert joined.metadata.labels[names.NODEPOOL] == "default"
-    assert joined.metadata.labels[names.REGISTERED] == "true"
-    assert joined.metadata.finalizers == (names.TERMINATION_FINALIZER,)
-    assert joined.metadata.owner_references[0].name == "c1"
-    assert [taint.key for taint in joined.spec.taints] == ["foreign", "team", "cni"]
+    assert scene.node.metadata.labels[names.NODEPOOL] == "default"
+    assert scene.node.metadata.labels[names.REGISTERED] == "true"
+    assert scene.node.metadata.finalizers == (names.TERMINATION_FINALIZER,)
+    assert scene.node.metadata.owner_references[0].name == "c1"
+    assert [taint.key for taint in scene.node.spec.taints] == ["foreign", "team", "cni"]
     assert scene.claim.status.node_name == "n1"
     assert scene.condition("Registered")[0] == "True"
     assert scene.condition("Initialized") == ("Unknown", "StartupTaintsExist")
@@ -101,9 +99,7 @@ async def test_taints_are_left_alone_where_the_user_data_sets_them() -> None:
 
     await scene.settle()
 
-    joined = scene.cluster.informers.nodes.get("n1")
-    assert joined is not None
-    assert [taint.key for taint in joined.spec.taints] == ["foreign"]
+    assert [taint.key for taint in scene.node.spec.taints] == ["foreign"]
 
 
 async def test_a_node_is_ready_for_work_when_everything_is_there() -> None:
@@ -113,9 +109,7 @@ async def test_a_node_is_ready_for_work_when_everything_is_there() -> None:
 
     await scene.settle()
 
-    joined = scene.cluster.informers.nodes.get("n1")
-    assert joined is not None
-    assert joined.metadata.labels[names.INITIALIZED] == "true"
+    assert scene.node.metadata.labels[names.INITIALIZED] == "true"
     assert scene.condition("Initialized")[0] == "True"
     assert scene.condition("Ready")[0] == "True"
     assert [each.kind for each in scene.decisions.since()] == ["launch", "register", "initialize"]
