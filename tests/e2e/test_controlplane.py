@@ -224,7 +224,10 @@ def test_kill_9_of_the_parent_leaves_no_child() -> None:
     shutil.rmtree(directory)
 
 
-def test_up_runs_a_plane_until_it_is_interrupted(control_plane: ControlPlane) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_up_runs_a_plane_until_it_is_told_to_stop(
+    control_plane: ControlPlane, number: signal.Signals
+) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "tests.e2e.controlplane", "up"],
         cwd=ROOT,
@@ -236,7 +239,7 @@ def test_up_runs_a_plane_until_it_is_interrupted(control_plane: ControlPlane) ->
         kubeconfig = Path(up.stdout.readline().strip().removeprefix("export KUBECONFIG="))
         answer = control_plane.kubectl("--kubeconfig", kubeconfig, "get", "--raw", "/readyz")
 
-        up.send_signal(signal.SIGINT)
+        up.send_signal(number)
         _, talk = up.communicate(timeout=30)
 
     assert answer.stdout == "ok"

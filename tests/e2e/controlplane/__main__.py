@@ -53,7 +53,9 @@ def path() -> None:
 def up() -> None:
     """Run a control plane until Ctrl-C."""
     binaries = build_binaries(os.environ, _talk)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    # Set for both: a program that a script started in the background is born deaf to SIGINT.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: sys.exit(0))
     with ControlPlane(binaries) as plane:
         _talk(f"the control plane is up after {plane.start_s:.1f} s: {plane.url}; stop it with Ctrl-C")
         _talk(f"kubectl: {binaries.path('kubectl')}\nlogs:    {plane.directory / 'logs'}")
@@ -61,7 +63,7 @@ def up() -> None:
         sys.stdout.flush()
         try:
             signal.pause()
-        except KeyboardInterrupt:
+        finally:
             _talk("stopping")
 
 
