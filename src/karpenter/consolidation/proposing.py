@@ -90,7 +90,8 @@ def _words(finding: Finding, saving: float, evictions: int) -> str:
     bought = [each.instance_type for stage in finding.stages for each in stage.launch]
     verb = f"replace {_several(nodes)} by {_several(bought)}" if bought else f"delete {_several(nodes)}"
     money = f"saving {dollars(saving)}" if saving >= 0 else f"costing {dollars(-saving)} more"
-    return f"{verb} ({finding.reason}), {money} per hour, moving {evictions} pods"
+    pods = "1 pod" if evictions == 1 else f"{evictions} pods"
+    return f"{verb} ({finding.reason}), {money} per hour, moving {pods}"
 
 
 def _several(names: Iterable[str]) -> str:

@@ -40,6 +40,7 @@ def test_from_five_to_one_the_node_is_replaced_by_a_cheaper_one() -> None:
     assert [launch.instance_type for launch in stage.launch] == ["c5.large"]
     assert [(move.target, move.launch) for move in stage.moves] == [("", 0)]
     assert command.saving_per_hour == pytest.approx(0.011)
+    assert command.words == "replace a by c5.large (Underutilized), saving $0.0110 per hour, moving 1 pod"
 
 
 def test_the_cheaper_node_then_stays() -> None:

@@ -179,7 +179,8 @@ def _machine(
     labels, status = claim["metadata"].get("labels", {}), claim.get("status", {})
     provider_id = status.get("providerID", "")
     node = nodes.get(provider_id) if provider_id else None
-    name = node["metadata"]["name"] if node else ""
+    # The Node goes before its claim, which is still called after it then.
+    name = node["metadata"]["name"] if node else status.get("nodeName", "")
     held = by_node.get(name, []) if name else []
     allocatable = (node or claim).get("status", {}).get("allocatable", {})
     requests = claim["spec"].get("resources", {}).get("requests", {})

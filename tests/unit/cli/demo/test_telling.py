@@ -108,6 +108,13 @@ def test_a_removal_is_told_with_the_controllers_reason() -> None:
     assert told(leaving, Picture()) == [Line("gone", "ip-1 (m5.large), i-1")]
 
 
+def test_a_claim_is_called_after_its_node_to_the_end() -> None:
+    alone = claim("a", instance="i-1", deletionTimestamp="now")
+    alone["status"]["nodeName"] = "ip-1.us-west-2.compute.internal"
+
+    assert told(seen(alone), Picture()) == [Line("gone", "ip-1 (m5.large), i-1")]
+
+
 def test_a_node_that_fails_and_pods_that_lose_theirs_are_told() -> None:
     on = "ip-1.us-west-2.compute.internal"
     up = seen(claim("a", instance="i-1"), nodes=[node("ip-1", "i-1")], pods=[pod("one", on=on, memory="")])
