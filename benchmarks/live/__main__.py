@@ -22,12 +22,12 @@ from typing import Any, Final
 
 from benchmarks.console import positive, say
 from benchmarks.live import consolidating, early, gopeer, holding, offloop, placement, reaction, storm
-from benchmarks.live.gopeer import GoPeer, build_go_peer
+from benchmarks.live.gopeer import GoPeer, build_go_peer, build_hasty_go_peer
 from benchmarks.live.planes import PLANES
 from benchmarks.live.report import Outcome, write_results
 from benchmarks.live.stage import Stage
 from benchmarks.peers.problems import SHAPES
-from benchmarks.peers.toolchain import PeerUnavailableError
+from benchmarks.peers.toolchain import PeerUnavailableError, Say
 from karpenter.errors import KarpenterError
 
 RESULTS: Final = Path(__file__).parents[1] / "results"
@@ -38,7 +38,7 @@ Row = Callable[[Stage, argparse.Namespace], Awaitable[Outcome]]
 
 
 async def _reaction(stage: Stage, options: argparse.Namespace) -> Outcome:
-    peer, note = (None, "the Go side was left out") if options.skip_go else _go()
+    peer, note = (None, "the Go side was left out") if options.skip_go else _go(build_go_peer)
     rounds = {count: options.rounds.get(count, reaction.ROUNDS.get(count, 1)) for count in options.pods}
     measured = await reaction.run(stage, peer, rounds)
     data = {
@@ -106,17 +106,26 @@ async def _measure(row: str, options: argparse.Namespace) -> Outcome:
 
 
 async def _consolidation(directory: Path, options: argparse.Namespace) -> Outcome:
-    needs_go = any(side.startswith("go") for side in options.sides)
-    peer, note = _go() if needs_go else (None, "the Go side was left out")
-    outcome = await consolidating.run(options, directory, say, peer)
-    return Outcome(outcome.tables, outcome.data, [note] if note else [])
+    peers: dict[str, GoPeer] = {}
+    notes: list[str] = []
+    for side in options.sides:
+        if not side.startswith("ours"):
+            peer, note = _go(build_hasty_go_peer if consolidating.is_hasty(side) else build_go_peer)
+            if peer is not None:
+                peers[side] = peer
+            elif note not in notes:
+                notes.append(note)
+    outcome = await consolidating.run(options, directory, say, peers)
+    if not peers and not notes:
+        notes.append("the Go side was left out")
+    return Outcome(outcome.tables, outcome.data, notes)
 
 
-def _go() -> tuple[GoPeer | None, str]:
+def _go(build: Callable[[Mapping[str, str], Say], GoPeer]) -> tuple[GoPeer | None, str]:
     try:
-        return build_go_peer(os.environ, say), ""
+        return build(os.environ, say), ""
     except PeerUnavailableError as error:
-        text = f"only our side was run: {error.message} ({error.hint})"
+        text = f"the Go side was left out: {error.message} ({error.hint})"
         say(text)
         return None, text
 
@@ -188,9 +197,9 @@ def _add_consolidation(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--sides",
         type=_names(consolidating.SIDES),
-        default=consolidating.SIDES,
+        default=consolidating.DEFAULT_SIDES,
         metavar="SIDE,...",
-        help=f"of {', '.join(consolidating.SIDES)}",
+        help=f"of {', '.join(consolidating.SIDES)} (default: {', '.join(consolidating.DEFAULT_SIDES)})",
     )
     group.add_argument(
         "--plane",
@@ -206,7 +215,7 @@ def _add_consolidation(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--quiet-seconds",
         type=positive,
-        help="without a change (default: 120, beyond 200 nodes 300)",
+        help="without a change (default: 120, beyond 100 nodes 300)",
     )
     group.add_argument("--boot-seconds", type=positive, default=20, help="of a new node (default: 20)")
     group.add_argument(

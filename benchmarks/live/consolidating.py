@@ -14,6 +14,9 @@ the last change. A side that is still at work at the limit is shown with that (`
 that were told to go, actions are claims that came and claims that were told to go, counted by the same observer on
 both sides. Sides whose pool has the policy Balanced are compared with each other. ``OURS THEN`` is what our side of
 the same policy cost per hour when it had made no more evictions than that side in all.
+
+The hasty sides are the Go Karpenter without its wait of 15 seconds before each removal (``gopeer``), for clusters on
+which the original does not come to its end within a sitting. They are run only if they are named.
 """
 
 from __future__ import annotations
@@ -41,13 +44,31 @@ from benchmarks.sandbox_load.programs import cpu_s, rss_mib
 from karpenter.api.conditions import INITIALIZED, is_true
 from karpenter.kube.kinds import NODE_POOLS
 
-__all__ = ["NODES", "SIDES", "STATES", "Tidied", "quiet_s", "result_name", "run", "table"]
+__all__ = [
+    "DEFAULT_SIDES",
+    "NODES",
+    "SIDES",
+    "STATES",
+    "Tidied",
+    "is_hasty",
+    "quiet_s",
+    "result_name",
+    "run",
+    "table",
+]
 
 NODES: Final = (50,)
 STATES: Final = tuple(standing.STATES)
-SIDES: Final = ("ours", "go", "ours-balanced", "go-balanced")
+DEFAULT_SIDES: Final = ("ours", "go", "ours-balanced", "go-balanced")
+_HASTY: Final = "go-hasty"
+SIDES: Final = (*DEFAULT_SIDES, _HASTY, f"{_HASTY}-balanced")
 # Like is compared with like: who asks for less disruption gets it from both.
-_OURS: Final = {"go": "ours", "go-balanced": "ours-balanced"}
+_OURS: Final = {
+    "go": "ours",
+    _HASTY: "ours",
+    "go-balanced": "ours-balanced",
+    f"{_HASTY}-balanced": "ours-balanced",
+}
 # A lease that is renewed late on a busy machine would end the side.
 _ENVIRON: Final = {"FEATURE_GATES": "SpotToSpotConsolidation=true", "DISABLE_LEADER_ELECTION": "true"}
 _QUIET: Final = ("NOT QUIET", "quiet")
@@ -103,17 +124,24 @@ class Tidied:
 
 
 async def run(
-    options: argparse.Namespace, directory: Path, say: Callable[[str], None], peer: GoPeer | None
+    options: argparse.Namespace, directory: Path, say: Callable[[str], None], peers: Mapping[str, GoPeer]
 ) -> Outcome:
-    """Measures every state of every size on every side, each on a control plane of its own."""
+    """Measures every state of every size on every side, each on a control plane of its own.
+
+    Args:
+        options: What was asked for.
+        directory: Where the logs go.
+        say: Is told of the progress.
+        peers: The builds of the Go Karpenter by side; a Go side that has none is left out.
+    """
     found: list[Tidied] = []
-    sides = [side for side in options.sides if peer is not None or not side.startswith("go")]
+    sides = [side for side in options.sides if side in peers or side.startswith("ours")]
     at_once = len(sides) if options.together else 1
 
     async def measure(case: Tidied, cluster: Cluster) -> Tidied:
         folder = directory / f"{case.state}-{case.wanted_nodes}-{case.side}"
         async with Stage(folder, say, options.plane) as stage:
-            await _Case(stage, case, cluster, options).run(peer)
+            await _Case(stage, case, cluster, options).run(peers.get(case.side))
         say(f"consolidation: {_said(case)}")
         return case
 
@@ -141,6 +169,11 @@ async def _together(works: Sequence[Coroutine[Any, Any, Tidied]]) -> list[Tidied
 def result_name(plane: str) -> str:
     """Gives the name of the results, which are apart for the sandbox."""
     return "consolidation" + (f"-{plane}" if plane == SANDBOX else "")
+
+
+def is_hasty(side: str) -> bool:
+    """Tells whether a side is the Go Karpenter without its wait."""
+    return side.startswith(_HASTY)
 
 
 def quiet_s(nodes: int) -> float:

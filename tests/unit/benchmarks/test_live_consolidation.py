@@ -6,7 +6,7 @@ import pytest
 from benchmarks.consolidation.cluster import OVERHEAD, RESOURCES, Cluster, Workload
 from benchmarks.live import standing
 from benchmarks.live.__main__ import main
-from benchmarks.live.consolidating import Tidied, table
+from benchmarks.live.consolidating import DEFAULT_SIDES, SIDES, Tidied, is_hasty, table
 from benchmarks.live.papercloud import ListedCloud, read_types
 
 from karpenter.api import labels as names
@@ -137,10 +137,21 @@ def test_the_table_compares_prices_at_equal_evictions(evictions: int, then: str)
 def test_the_table_compares_sides_of_the_same_policy() -> None:
     sides = [
         Tidied("third", 50, 1, side, bound_per_hour=2.0, evictions=9, course=[(2, price, 0)])
-        for side, price in (("ours", 9.0), ("go", 8.0), ("ours-balanced", 7.0), ("go-balanced", 6.0))
+        for side, price in (
+            ("ours", 9.0),
+            ("go", 8.0),
+            ("ours-balanced", 7.0),
+            ("go-balanced", 6.0),
+            ("go-hasty", 5.0),
+        )
     ]
 
-    assert [row[-1] for row in table(sides).rows] == ["", "9.000", "", "7.000"]
+    assert [row[-1] for row in table(sides).rows] == ["", "9.000", "", "7.000", "9.000"]
+
+
+def test_a_hasty_side_is_run_only_if_it_is_named() -> None:
+    assert [side for side in SIDES if is_hasty(side)] == ["go-hasty", "go-hasty-balanced"]
+    assert not any(is_hasty(side) for side in DEFAULT_SIDES)
 
 
 def test_a_side_that_nobody_knows_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
