@@ -7,8 +7,7 @@ version the server has, which claims name which instance profile, whom an interr
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,17 +15,12 @@ import msgspec
 
 from karpenter.api import labels as names
 from karpenter.api.core import Node
-from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.api.nodeclaim import NodeClaim
-from karpenter.cloud.aws.addresses import Addresses
 from karpenter.cloud.aws.amis import Amis
 from karpenter.cloud.aws.api import AwsError, BotoAws, CallRecord
 from karpenter.cloud.aws.discovery import Account
-from karpenter.cloud.aws.drift import Drift
 from karpenter.cloud.aws.garbage import profiles_in_use
-from karpenter.cloud.aws.instances import Instances
 from karpenter.cloud.aws.instancetypes.provider import InstanceTypes
-from karpenter.cloud.aws.instancetypes.sizes import SizeSettings
 from karpenter.cloud.aws.interruption import (
     Actor,
     InstanceHealth,
@@ -34,17 +28,15 @@ from karpenter.cloud.aws.interruption import (
     InterruptionQueue,
     PollReport,
 )
-from karpenter.cloud.aws.launching import Launcher, LauncherParts
-from karpenter.cloud.aws.launchtemplates import LaunchTemplates
 from karpenter.cloud.aws.nodeclass import DryRuns, NodeClassStatus, StatusParts
 from karpenter.cloud.aws.placementgroups import PlacementGroups
-from karpenter.cloud.aws.pricing import USUAL_EVERY_S, Prices
+from karpenter.cloud.aws.pricing import USUAL_EVERY_S
 from karpenter.cloud.aws.profiles import InstanceProfiles
-from karpenter.cloud.aws.provider import AwsProvider, AwsSettings, describe_cluster, name_tags
+from karpenter.cloud.aws.provider import AwsProvider, AwsSettings, Hooks, connect, name_tags
 from karpenter.cloud.aws.reservations import Reservations
 from karpenter.cloud.aws.securitygroups import SecurityGroups
 from karpenter.cloud.aws.subnets import Subnets
-from karpenter.cloud.aws.unavailable import PoolOut, Unavailable
+from karpenter.cloud.aws.unavailable import PoolOut
 from karpenter.cloud.aws.zonalshift import REFRESH_EVERY_S as SHIFTS_EVERY_S
 from karpenter.cloud.aws.zonalshift import ZonalShifts, cluster_arn
 from karpenter.controllers.interruption import Interruptions
@@ -71,12 +63,9 @@ _PROFILES_S: Final = 1800.0
 class _Aws:
     """The parts of AWS that several others share."""
 
-    aws: BotoAws
-    prices: Prices
-    unavailable: Unavailable
-    types: InstanceTypes
-    instances: Instances
-    templates: LaunchTemplates
+    provider: AwsProvider
+    account: Account
+    kubernetes: str
     groups: PlacementGroups
     reservations: Reservations
     profiles: InstanceProfiles
@@ -91,151 +80,112 @@ async def make_aws(parts: Surroundings, fence: Callable[[], None]) -> CloudParts
         AwsError: AWS refuses something that cannot be done without.
         AwsUnreachableError: AWS cannot be reached, or there are no credentials.
     """
-    settings, clock = parts.settings, parts.clock
     log = get_log("aws")
+    shared = await _shared(parts, fence, log)
+    provider = shared.provider
+    classes = NodeClasses(
+        client=parts.client,
+        cluster=parts.cluster,
+        resolver=_status(parts, shared),
+        recorder=parts.recorder,
+        metrics=parts.metrics,
+        clock=parts.clock,
+    )
+
+    async def tag(claim: NodeClaim) -> None:
+        await provider.tag(claim.status.provider_id, name_tags(claim, parts.settings.cluster_name))
+
+    tagging = Tagging(
+        client=parts.client, cluster=parts.cluster, tag=tag, metrics=parts.metrics, clock=parts.clock
+    )
+    parts.cluster.informers.nodes.on_change(lambda change: _learn(parts, provider.types, change.new))
+    tasks: dict[str, Callable[[], Awaitable[None]]] = {
+        "nodeclass": classes.run,
+        "nodeclaim.tagging": tagging.run,
+        "pricing": lambda: _again(parts, _REFRESH_S, log, provider.prices.refresh),
+        "usualprices": lambda: _again(parts, USUAL_EVERY_S, log, provider.prices.refresh_usual),
+        "instancetypes": lambda: _again(parts, _REFRESH_S, log, provider.types.refresh),
+        "launchtemplates": lambda: _again(parts, _SWEEP_S, log, provider.parts.templates.sweep),
+        "instanceprofiles": lambda: _again(parts, _PROFILES_S, log, lambda: _sweep_profiles(parts, shared)),
+        "amis": lambda: _again(parts, _PROFILES_S, log, shared.amis.drop_deprecated),
+        **_interruption_tasks(parts, shared, await shared.account.id(), log),
+    }
+    if shared.shifts is not None:
+        refresh = shared.shifts.refresh
+        tasks["zonalshift"] = lambda: _again(parts, SHIFTS_EVERY_S, log, refresh)
+    return CloudParts(provider, tasks, owners=provider.possible_claims, taken_over=provider.launcher.forget)
+
+
+async def _shared(parts: Surroundings, fence: Callable[[], None], log: Log) -> _Aws:
+    settings, clock = parts.settings, parts.clock
     aws = BotoAws(clock=clock, before_mutation=fence, on_call=lambda record: _count(parts, record))
+    kubernetes = await _version(parts.client, aws, settings)
+    groups, reservations = PlacementGroups(aws, clock), Reservations(aws, clock)
+    amis = Amis(aws, clock, refresh_s=settings.ami_refresh_interval)
+    hooks: Hooks = {
+        "group_of": groups.group_of,
+        "reservation_count": reservations.counts.room,
+        "reservation_used": reservations.counts.used,
+        "warn": log.warning,
+        "template_created": LaunchLog(log, kubernetes, amis.parameter_of),
+    }
+    shifts = None
+    if settings.enable_zonal_shift:
+        shifts = ZonalShifts(aws, clock, arn=await cluster_arn(aws, settings.cluster_name))
+        await shifts.refresh()
+        hooks["shifted_zone_ids"] = shifts.shifted_zone_ids
     wanted = AwsSettings(
         cluster_name=settings.cluster_name,
         cluster_endpoint=settings.cluster_endpoint,
         cluster_ca_bundle=settings.cluster_ca_bundle,
         cluster_dns_ip=await _dns_address(parts.client),
         isolated_vpc=settings.isolated_vpc,
+        vm_memory_overhead_percent=settings.vm_memory_overhead_percent,
+        reserved_enis=settings.reserved_enis,
+        uses_reservations=settings.feature_gates.reserved_capacity,
     )
-    cluster = await describe_cluster(aws, wanted)
-    version = await _version(parts.client, aws, settings)
-    account = Account(aws)
-    shared = await _shared(parts, aws)
-    launcher = Launcher(
-        LauncherParts(
-            aws=aws,
-            clock=clock,
-            cluster=lambda: cluster,
-            templates=shared.templates,
-            addresses=Addresses(aws, clock, shared.unavailable),
-            unavailable=shared.unavailable,
-            instances=shared.instances,
-            types_of=lambda node_class, tenancies: shared.types.list(
-                node_class, group=shared.groups.group_of(node_class), tenancies=tenancies
-            ),
-            group_of=shared.groups.group_of,
-            journal=KubeJournal(
-                parts.client, settings.leader_election_namespace or parts.client.config.namespace
-            ),
-            uses_reservations=settings.feature_gates.reserved_capacity,
-            reservation_used=shared.reservations.counts.used,
-            warn=log.warning,
-            template_created=LaunchLog(log, version, shared.amis.parameter_of),
-        )
+    namespace = settings.leader_election_namespace or parts.client.config.namespace
+    journal = KubeJournal(parts.client, namespace)
+    return _Aws(
+        provider=await connect(wanted, aws=aws, clock=clock, journal=journal, **hooks),
+        account=Account(aws),
+        kubernetes=kubernetes,
+        groups=groups,
+        reservations=reservations,
+        profiles=InstanceProfiles(aws, clock, cluster_name=settings.cluster_name),
+        amis=amis,
+        shifts=shifts,
     )
 
-    async def reread(instance_id: str) -> Any:
-        return await shared.instances.get(instance_id, cached=False)
 
-    def labels_of(name: str, node_class: EC2NodeClass) -> Mapping[str, str] | None:
-        found = shared.types.get(name, node_class, group=shared.groups.group_of(node_class))
-        return found.labels if found is not None else None
-
-    drift = Drift(type_labels=labels_of, group_of=shared.groups.group_of, reread=reread)
-    provider = AwsProvider(
-        instances=shared.instances,
-        launcher=launcher,
-        types=shared.types,
+def _status(parts: Surroundings, shared: _Aws) -> NodeClassStatus:
+    """Puts together what finds out for a node class what may be launched from it."""
+    settings, clock, launching = parts.settings, parts.clock, shared.provider.parts
+    dry_runs = DryRuns(
+        launching.aws,
+        clock,
+        templates=launching.templates,
+        types_of=lambda of: shared.provider.types.list(of, group=shared.groups.group_of(of)),
+        cluster=launching.cluster,
         group_of=shared.groups.group_of,
-        drift=drift,
     )
-    status = NodeClassStatus(
+    return NodeClassStatus(
         StatusParts(
             clock=clock,
             cluster_name=settings.cluster_name,
-            kubernetes=lambda: version,
-            cluster=lambda: cluster,
-            account=account,
+            kubernetes=lambda: shared.kubernetes,
+            cluster=launching.cluster,
+            account=shared.account,
             amis=shared.amis,
             reservations=shared.reservations,
             placement_groups=shared.groups,
-            subnets=Subnets(aws, clock, refresh_s=settings.subnet_refresh_interval),
-            security_groups=SecurityGroups(aws, clock),
+            subnets=Subnets(launching.aws, clock, refresh_s=settings.subnet_refresh_interval),
+            security_groups=SecurityGroups(launching.aws, clock),
             profiles=shared.profiles,
-            templates=shared.templates,
-            dry_runs=None
-            if settings.disable_dry_run
-            else DryRuns(
-                aws,
-                clock,
-                templates=shared.templates,
-                types_of=lambda node_class: shared.types.list(
-                    node_class, group=shared.groups.group_of(node_class)
-                ),
-                cluster=lambda: cluster,
-                group_of=shared.groups.group_of,
-            ),
+            templates=launching.templates,
+            dry_runs=None if settings.disable_dry_run else dry_runs,
             uses_reservations=settings.feature_gates.reserved_capacity,
         )
-    )
-    classes = NodeClasses(
-        client=parts.client,
-        cluster=parts.cluster,
-        resolver=status,
-        recorder=parts.recorder,
-        metrics=parts.metrics,
-        clock=clock,
-    )
-
-    async def tag(claim: NodeClaim) -> None:
-        await provider.tag(claim.status.provider_id, name_tags(claim, settings.cluster_name))
-
-    tagging = Tagging(client=parts.client, cluster=parts.cluster, tag=tag, metrics=parts.metrics, clock=clock)
-    parts.cluster.informers.nodes.on_change(lambda change: _learn(parts, shared, change.new))
-    tasks: dict[str, Callable[[], Awaitable[None]]] = {
-        "nodeclass": classes.run,
-        "nodeclaim.tagging": tagging.run,
-        "pricing": lambda: _again(parts, _REFRESH_S, log, shared.prices.refresh),
-        "usualprices": lambda: _again(parts, USUAL_EVERY_S, log, shared.prices.refresh_usual),
-        "instancetypes": lambda: _again(parts, _REFRESH_S, log, shared.types.refresh),
-        "launchtemplates": lambda: _again(parts, _SWEEP_S, log, shared.templates.sweep),
-        "instanceprofiles": lambda: _again(parts, _PROFILES_S, log, lambda: _sweep_profiles(parts, shared)),
-        "amis": lambda: _again(parts, _PROFILES_S, log, shared.amis.drop_deprecated),
-        **_interruption_tasks(parts, shared, await account.id(), log),
-    }
-    if shared.shifts is not None:
-        refresh = shared.shifts.refresh
-        tasks["zonalshift"] = lambda: _again(parts, SHIFTS_EVERY_S, log, refresh)
-    return CloudParts(provider, tasks, owners=provider.possible_claims, taken_over=launcher.forget)
-
-
-async def _shared(parts: Surroundings, aws: BotoAws) -> _Aws:
-    settings, clock = parts.settings, parts.clock
-    prices = Prices(aws, clock, isolated_vpc=settings.isolated_vpc)
-    unavailable = Unavailable(clock)
-    reservations = Reservations(aws, clock)
-    shifts = None
-    if settings.enable_zonal_shift:
-        shifts = ZonalShifts(aws, clock, arn=await cluster_arn(aws, settings.cluster_name))
-        await shifts.refresh()
-    types = InstanceTypes(
-        aws,
-        clock,
-        prices=prices,
-        unavailable=unavailable,
-        settings=SizeSettings(settings.vm_memory_overhead_percent, settings.reserved_enis),
-        reservation_count=reservations.counts.room,
-        **({"shifted_zone_ids": shifts.shifted_zone_ids} if shifts is not None else {}),
-    )
-    await asyncio.gather(prices.refresh(), types.refresh())
-    templates = LaunchTemplates(aws, clock, cluster_name=settings.cluster_name)
-    await templates.hydrate()
-    return _Aws(
-        aws=aws,
-        prices=prices,
-        unavailable=unavailable,
-        types=types,
-        instances=Instances(aws, clock, cluster_name=settings.cluster_name),
-        templates=templates,
-        groups=PlacementGroups(aws, clock),
-        reservations=reservations,
-        profiles=InstanceProfiles(aws, clock, cluster_name=settings.cluster_name),
-        amis=Amis(aws, clock, refresh_s=settings.ami_refresh_interval),
-        shifts=shifts,
     )
 
 
@@ -244,7 +194,7 @@ def _interruption_tasks(
 ) -> dict[str, Callable[[], Awaitable[None]]]:
     def spot_lost(claim: NodeClaim) -> None:
         labels = claim.metadata.labels
-        shared.unavailable.mark(
+        shared.provider.parts.unavailable.mark(
             PoolOut(names.SPOT, labels.get(names.INSTANCE_TYPE, ""), labels.get(names.ZONE, "")),
             "SpotInterrupted",
         )
@@ -273,8 +223,9 @@ def _interruption_tasks(
             parts.metrics.interruption_queue_seconds.observe(age_s)
 
     actor = Actor(handle, parts.clock)
+    aws = shared.provider.parts.aws
     health = InstanceHealth(
-        shared.aws, parts.clock, actor, on_problem=lambda error: log.error("instance status", error=error)
+        aws, parts.clock, actor, on_problem=lambda error: log.error("instance status", error=error)
     )
     tasks: dict[str, Callable[[], Awaitable[None]]] = {
         "instancestatus": health.run,
@@ -287,7 +238,7 @@ def _interruption_tasks(
         )
         return tasks
     queue = InterruptionQueue(
-        shared.aws,
+        aws,
         parts.clock,
         actor,
         queue_name=parts.settings.interruption_queue,
@@ -313,7 +264,7 @@ async def _sweep_profiles(parts: Surroundings, shared: _Aws) -> None:
     await shared.profiles.sweep(profiles_in_use(cluster.effective.classes.values(), cluster.informers.claims))
 
 
-def _learn(parts: Surroundings, shared: _Aws, node: Node | None) -> None:
+def _learn(parts: Surroundings, types: InstanceTypes, node: Node | None) -> None:
     """Remembers how much memory a real node of a type has, so that the next plan knows instead of guessing."""
     if node is None or node.metadata.labels.get(names.INITIALIZED) != "true":
         return
@@ -321,7 +272,7 @@ def _learn(parts: Surroundings, shared: _Aws, node: Node | None) -> None:
         node_class = parts.cluster.node_class(claim.spec.node_class_ref.name)
         memory = Resources.parse(node.status.capacity).get(MEMORY, 0)
         if node_class is not None and memory:
-            shared.types.learn(node_class, node.metadata.labels, claim.status.image_id, memory)
+            types.learn(node_class, node.metadata.labels, claim.status.image_id, memory)
 
 
 async def _dns_address(client: Client) -> str:

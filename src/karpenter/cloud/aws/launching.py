@@ -62,7 +62,7 @@ from karpenter.kit.clock import Clock
 from karpenter.model.instancetypes import InstanceType
 from karpenter.model.resources import PODS, Resources
 
-__all__ = ["MAX_BATCH", "Launcher", "LauncherParts", "Order"]
+__all__ = ["MAX_BATCH", "GroupOf", "Launcher", "LauncherParts", "Order"]
 
 # How many claims share a launch at most: enough to launch a thousand within EC2's requests, few enough that a refusal
 # for want of instance tokens costs little.

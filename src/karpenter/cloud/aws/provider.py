@@ -8,25 +8,26 @@ whether a claim has its machine already, and how what EC2 says becomes a machine
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypedDict, Unpack
 
 from karpenter.api import conditions, labels
 from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.api.nodepool import NodePool
 from karpenter.cloud.aws.addresses import Addresses
-from karpenter.cloud.aws.api import Aws, AwsError, BotoAws
+from karpenter.cloud.aws.api import Aws, AwsError, BotoAws, CallRecord
 from karpenter.cloud.aws.codes import Kind
+from karpenter.cloud.aws.drift import Drift
 from karpenter.cloud.aws.fleet import CLAIM_UID_TAG
 from karpenter.cloud.aws.instances import Instance, Instances, launched_instance, parse_provider_id
-from karpenter.cloud.aws.instancetypes.compatibility import PlacementGroup
 from karpenter.cloud.aws.instancetypes.provider import InstanceTypes
 from karpenter.cloud.aws.instancetypes.sizes import SizeSettings
 from karpenter.cloud.aws.journal import LaunchJournal
-from karpenter.cloud.aws.launching import Launcher, LauncherParts
-from karpenter.cloud.aws.launchtemplates import LaunchTemplates
+from karpenter.cloud.aws.launching import GroupOf, Launcher, LauncherParts
+from karpenter.cloud.aws.launchtemplates import LaunchSpec, LaunchTemplates
 from karpenter.cloud.aws.pricing import Prices
 from karpenter.cloud.aws.unavailable import Unavailable
 from karpenter.cloud.aws.userdata import Cluster
@@ -43,7 +44,7 @@ from karpenter.model.instancetypes import InstanceType
 from karpenter.model.requirements import Requirements
 from karpenter.model.resources import Resources
 
-__all__ = ["AwsProvider", "AwsSettings", "DriftCheck", "connect", "describe_cluster", "name_tags"]
+__all__ = ["AwsProvider", "AwsSettings", "DriftCheck", "Hooks", "connect", "describe_cluster", "name_tags"]
 
 DriftCheck: TypeAlias = Callable[[NodeClaim, EC2NodeClass, Instance], Awaitable[str]]
 
@@ -99,10 +100,6 @@ class AwsSettings:
     uses_reservations: bool = True
 
 
-async def _never_drifts(_claim: NodeClaim, _node_class: EC2NodeClass, _instance: Instance) -> str:
-    return ""
-
-
 class AwsProvider:
     """EC2 as a ``CloudProvider``; the parts are there for the controllers of this cloud."""
 
@@ -114,8 +111,9 @@ class AwsProvider:
         instances: Instances,
         launcher: Launcher,
         types: InstanceTypes,
-        group_of: Callable[[EC2NodeClass], PlacementGroup | None] = lambda _: None,
-        drift: DriftCheck = _never_drifts,
+        prices: Prices,
+        group_of: GroupOf,
+        drift: DriftCheck,
     ) -> None:
         """Takes its parts; ``connect`` makes them.
 
@@ -123,12 +121,14 @@ class AwsProvider:
             instances: Finds and ends instances.
             launcher: Launches them.
             types: Knows what can be bought.
+            prices: Knows for how much.
             group_of: Gives the placement group of a node class.
             drift: Says why an instance no longer equals its node class.
         """
         self.instances = instances
         self.launcher = launcher
         self.types = types
+        self.prices = prices
         self._group_of = group_of
         self._drift = drift
 
@@ -416,13 +416,39 @@ async def describe_cluster(aws: Aws, settings: AwsSettings) -> Cluster:
     )
 
 
+class Hooks(TypedDict, total=False):
+    """What ``connect`` may be given of what its caller knows; every name has a default.
+
+    Attributes:
+        group_of: Gives the placement group of a node class.
+        drift: Says why an instance no longer equals its node class.
+        reservation_count: Gives how many instances a reservation has room for.
+        reservation_used: Is told of each instance launched into a reservation, and of one found full.
+        shifted_zone_ids: Gives the zones that traffic is shifted away from.
+        warn: Is told what a person may want to know.
+        template_created: Is told of each launch template that a launch needed and did not find.
+        before_mutation: For boto3, where no ``aws`` is given: is asked before each change.
+        on_call: For boto3, where no ``aws`` is given: is told of each call.
+    """
+
+    group_of: GroupOf
+    drift: DriftCheck
+    reservation_count: Callable[[str], int]
+    reservation_used: Callable[[str, bool], None]
+    shifted_zone_ids: Callable[[], frozenset[str]]
+    warn: Callable[[str], None]
+    template_created: Callable[[str, LaunchSpec], None]
+    before_mutation: Callable[[], None]
+    on_call: Callable[[CallRecord], None]
+
+
 async def connect(
     settings: AwsSettings,
     *,
     aws: Aws | None = None,
     clock: Clock | None = None,
     journal: LaunchJournal | None = None,
-    **hooks: Any,
+    **hooks: Unpack[Hooks],
 ) -> AwsProvider:
     """Put the provider together and have it know cluster, instance types and prices.
 
@@ -431,13 +457,12 @@ async def connect(
         aws: AWS; by default by boto3.
         clock: Its time; by default the machine's.
         journal: Where launches are written down before they happen; without it, claims are launched one by one.
-        hooks: ``group_of``, ``drift``, ``reservation_count``, ``reservation_used``, ``shifted_zone_ids``, ``warn``:
-            what the controllers of this cloud know; ``before_mutation``, ``on_call``: for boto3, where no ``aws`` is
-            given. Any other name raises TypeError.
+        hooks: What the controllers of this cloud know.
 
     Raises:
         AwsError: AWS refuses something that cannot be done without.
         AwsUnreachableError: AWS cannot be reached, or there are no credentials.
+        TypeError: There is no hook of that name.
     """
     _refuse_unknown(hooks)
     clock = clock or SystemClock()
@@ -445,7 +470,6 @@ async def connect(
         aws = BotoAws(settings.region, clock=clock, **_some(hooks, "before_mutation", "on_call"))
     cluster = await describe_cluster(aws, settings)
     prices = Prices(aws, clock, isolated_vpc=settings.isolated_vpc)
-    await prices.refresh()
     unavailable = Unavailable(clock)
     types = InstanceTypes(
         aws,
@@ -455,10 +479,11 @@ async def connect(
         settings=SizeSettings(settings.vm_memory_overhead_percent, settings.reserved_enis),
         **_some(hooks, "reservation_count", "shifted_zone_ids"),
     )
-    await types.refresh()
-    group_of = hooks.get("group_of", lambda _: None)
+    await asyncio.gather(prices.refresh(), types.refresh())
+    group_of: GroupOf = hooks.get("group_of", lambda _: None)
     templates = LaunchTemplates(aws, clock, cluster_name=settings.cluster_name)
     await templates.hydrate()
+    instances = Instances(aws, clock, cluster_name=settings.cluster_name)
     parts = LauncherParts(
         aws=aws,
         clock=clock,
@@ -466,37 +491,38 @@ async def connect(
         templates=templates,
         addresses=Addresses(aws, clock, unavailable),
         unavailable=unavailable,
-        instances=Instances(aws, clock, cluster_name=settings.cluster_name),
+        instances=instances,
         types_of=lambda of, tenancies: types.list(of, group=group_of(of), tenancies=tenancies),
         journal=journal,
         uses_reservations=settings.uses_reservations,
-        **_some(hooks, "group_of", "reservation_used", "warn"),
+        **_some(hooks, "group_of", "reservation_used", "warn", "template_created"),
     )
-    launcher = Launcher(parts)
     return AwsProvider(
-        instances=parts.instances, launcher=launcher, types=types, **_some(hooks, "group_of", "drift")
+        instances=instances,
+        launcher=Launcher(parts),
+        types=types,
+        prices=prices,
+        group_of=group_of,
+        drift=hooks.get("drift") or _drift_check(types, instances, group_of),
     )
 
 
-_HOOKS: Final = frozenset(
-    {
-        "before_mutation",
-        "drift",
-        "group_of",
-        "on_call",
-        "reservation_count",
-        "reservation_used",
-        "shifted_zone_ids",
-        "warn",
-    }
-)
+def _drift_check(types: InstanceTypes, instances: Instances, group_of: GroupOf) -> Drift:
+    async def reread(instance_id: str) -> Instance | None:
+        return await instances.get(instance_id, cached=False)
+
+    def labels_of(name: str, node_class: EC2NodeClass) -> Mapping[str, str] | None:
+        found = types.get(name, node_class, group=group_of(node_class))
+        return found.labels if found is not None else None
+
+    return Drift(type_labels=labels_of, group_of=group_of, reread=reread)
 
 
-def _refuse_unknown(hooks: Mapping[str, Any]) -> None:
-    unknown = hooks.keys() - _HOOKS
+def _refuse_unknown(hooks: Hooks) -> None:
+    unknown = hooks.keys() - Hooks.__annotations__.keys()
     if unknown:
         raise TypeError(f"connect() knows no hook called {min(unknown)}")
 
 
-def _some(hooks: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: hooks[name] for name in names if name in hooks}
+def _some(hooks: Hooks, *names: str) -> dict[str, Any]:
+    return {name: each for name, each in hooks.items() if name in names}

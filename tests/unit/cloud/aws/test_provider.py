@@ -327,13 +327,36 @@ async def test_drift_is_asked_for_with_the_instance_as_it_is() -> None:
     assert reason == "AMIDrift ami-amd64"
 
 
-async def test_without_a_drift_check_nothing_drifts() -> None:
-    stand = Stand(DescribeInstances=_answer(_shown()))
+@pytest.mark.parametrize(
+    ("shown", "reason"),
+    [
+        (_shown(), ""),
+        (_shown(ImageId="ami-last-year"), "AMIDrift"),
+        (_shown(InstanceType="m1.old", ImageId="ami-last-year"), ""),
+    ],
+    ids=["as the class has it", "another image", "a type that nobody knows"],
+)
+async def test_an_instance_is_compared_with_what_its_class_has_found(
+    shown: dict[str, Any], reason: str
+) -> None:
+    stand = Stand(DescribeInstances=_answer(shown))
     provider = await stand.connect()
-
     launched = claim(provider_id=f"aws:///{ZONES[0]}/i-1")
 
-    assert await stand.wait(provider.drift_reason(launched, node_class())) == ""
+    assert await stand.wait(provider.drift_reason(launched, node_class())) == reason
+
+
+async def test_an_instance_that_left_its_reservation_is_read_again_past_every_cache() -> None:
+    reserved = _shown(CapacityReservationId="cr-1", InstanceLifecycle="capacity-block")
+    stand = Stand(DescribeInstances=_answer(reserved))
+    provider = await stand.connect()
+    launched = claim(provider_id=f"aws:///{ZONES[0]}/i-1")
+    before = len(stand.aws.named("DescribeInstances"))
+
+    reason = await stand.wait(provider.drift_reason(launched, node_class()))
+
+    assert reason == "CapacityReservationDrift"
+    assert len(stand.aws.named("DescribeInstances")) == before + 2
 
 
 async def test_tags_are_written_and_name_node_claim_and_cluster() -> None:
