@@ -8,9 +8,10 @@
 ``ec2``        EC2 and the few other AWS services that a node autoscaler calls, on one loopback address
 ``kubelets``   the kubelets of EC2's machines, at any API server
 ``stack``      all of these and the controller as processes: up, down, status, reset, scenarios
+``apiclient``  the client of kubelets and workload controllers, apart from the product's
 =============  ==============================================================================================
 
 Nothing of the product imports this package; the product meets it as it meets a cluster and AWS, through addresses.
 """
 
-__all__ = ["ec2", "kube", "kubelets", "scheduler", "stack", "workloads"]
+__all__ = ["apiclient", "ec2", "kube", "kubelets", "scheduler", "stack", "workloads"]

@@ -13,7 +13,6 @@
 ``podstatus``     the statuses on the way
 ``behaviour``     what goes wrong, and when
 ``machines``      the EC2 model's machines over HTTP
-``client``        an API server over HTTP
 ``reflecting``    list and watch
 ``pace``          waiting in the model's time
 ``settings``      the dials
@@ -24,7 +23,7 @@ It speaks HTTP to any API server and to the EC2 model, and knows nothing of the 
 must be attached first and evictions by the kubelet itself do not happen.
 """
 
-from karpenter.sandbox.kubelets.client import Connection, KubeconfigError, read_kubeconfig
+from karpenter.sandbox.apiclient import Connection, KubeconfigError, read_kubeconfig
 from karpenter.sandbox.kubelets.fleet import Fleet
 from karpenter.sandbox.kubelets.settings import Settings
 

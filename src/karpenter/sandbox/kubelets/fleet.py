@@ -25,6 +25,7 @@ from karpenter.errors import KarpenterError
 from karpenter.kit.backoff import BackoffPolicy
 from karpenter.kit.clock import Clock, SystemClock
 from karpenter.kit.tasks import Supervisor, TaskFactory, TaskFailure, supervise
+from karpenter.sandbox.apiclient import Api, ApiError, Connection
 from karpenter.sandbox.kubelets.behaviour import (
     ANNOTATION,
     WELL,
@@ -33,7 +34,6 @@ from karpenter.sandbox.kubelets.behaviour import (
     Rules,
     read_behaviour,
 )
-from karpenter.sandbox.kubelets.client import Api, ApiError, Connection
 from karpenter.sandbox.kubelets.kubelet import Kubelet
 from karpenter.sandbox.kubelets.machines import Overview, Row, Yard
 from karpenter.sandbox.kubelets.objects import Node, PodView

@@ -21,11 +21,11 @@ import msgspec
 from karpenter.facts import instance_types
 from karpenter.kit.tasks import TaskFactory
 from karpenter.model.resources import Resources
+from karpenter.sandbox.apiclient import ApiError
 from karpenter.sandbox.kubelets.admission import Refusal, Room, admit
 from karpenter.sandbox.kubelets.behaviour import WELL, Behaviour, State
 from karpenter.sandbox.kubelets.boot import family_of, read_boot
 from karpenter.sandbox.kubelets.capacity import attachable_volumes, devices_of, size_of
-from karpenter.sandbox.kubelets.client import ApiError
 from karpenter.sandbox.kubelets.kubeletconfig import BootError
 from karpenter.sandbox.kubelets.machines import Machine
 from karpenter.sandbox.kubelets.nodeobjects import (

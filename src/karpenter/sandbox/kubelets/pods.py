@@ -23,8 +23,8 @@ from ipaddress import IPv4Address
 from typing import Any, Final, Protocol
 
 from karpenter.kit.durations import DurationError, parse_duration
+from karpenter.sandbox.apiclient import ApiError
 from karpenter.sandbox.kubelets.admission import Load, Refusal, load_of
-from karpenter.sandbox.kubelets.client import ApiError
 from karpenter.sandbox.kubelets.objects import PodView
 from karpenter.sandbox.kubelets.pace import Pace
 from karpenter.sandbox.kubelets.podstatus import Progress, progress_status, refused_status

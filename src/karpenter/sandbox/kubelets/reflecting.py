@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from karpenter.api.core import Node
-from karpenter.sandbox.kubelets.client import Api, ApiError
+from karpenter.sandbox.apiclient import Api, ApiError
 from karpenter.sandbox.kubelets.objects import PodView
 
 __all__ = ["reflect"]

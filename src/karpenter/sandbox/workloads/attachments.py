@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-from karpenter.sandbox.kubelets.client import ApiError
+from karpenter.sandbox.apiclient import ApiError
 from karpenter.sandbox.workloads.podstate import is_finished
 from karpenter.sandbox.workloads.resources import (
     ATTACHMENT,

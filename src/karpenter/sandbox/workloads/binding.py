@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from karpenter.sandbox.kubelets.client import ApiError
+from karpenter.sandbox.apiclient import ApiError
 from karpenter.sandbox.scheduler import NotCarriedOutError
 from karpenter.sandbox.workloads.resources import CLAIM, POD, Wire, with_condition
 from karpenter.sandbox.workloads.world import World

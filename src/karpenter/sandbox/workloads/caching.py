@@ -16,7 +16,7 @@ import aiohttp
 import msgspec
 
 from karpenter.kit.clock import Clock
-from karpenter.sandbox.kubelets.client import ApiError
+from karpenter.sandbox.apiclient import ApiError
 from karpenter.sandbox.workloads.resources import Key, Resource, Wire, key_of
 
 __all__ = ["Handler", "Lister", "Store", "follow"]

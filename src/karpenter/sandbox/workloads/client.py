@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kubelets' client, and what controllers need beyond it: replacing a part of an object."""
+"""The sandbox's client, and what controllers need beyond it: replacing a part of an object."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from karpenter.sandbox.kubelets.client import Api
+from karpenter.sandbox.apiclient import Api
 
 __all__ = ["Client"]
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from karpenter.kit.cron import CronError, parse
-from karpenter.sandbox.kubelets.client import ApiError
+from karpenter.sandbox.apiclient import ApiError
 from karpenter.sandbox.workloads.jobs import is_over
 from karpenter.sandbox.workloads.resources import (
     CRON_JOB,

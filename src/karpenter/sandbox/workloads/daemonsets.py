@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from karpenter.sandbox.kubelets.client import ApiError
+from karpenter.sandbox.apiclient import ApiError
 from karpenter.sandbox.scheduler.matching import first_untolerated, node_matcher
 from karpenter.sandbox.workloads.podstate import (
     availability,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
-from karpenter.sandbox.kubelets.client import ApiError
+from karpenter.sandbox.apiclient import ApiError
 from karpenter.sandbox.scheduler.matching import read_selector
 from karpenter.sandbox.workloads.podstate import is_active, template_hash
 from karpenter.sandbox.workloads.resources import (

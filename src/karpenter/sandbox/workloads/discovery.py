@@ -9,7 +9,7 @@ from typing import Final
 import aiohttp
 import msgspec
 
-from karpenter.sandbox.kubelets.client import Api, ApiError
+from karpenter.sandbox.apiclient import Api, ApiError
 from karpenter.sandbox.workloads.resources import Resource
 
 __all__ = ["discover"]

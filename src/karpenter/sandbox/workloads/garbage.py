@@ -16,7 +16,7 @@ import msgspec
 
 from karpenter.kit.backoff import BackoffPolicy
 from karpenter.kit.workqueue import WorkQueue
-from karpenter.sandbox.kubelets.client import ApiError
+from karpenter.sandbox.apiclient import ApiError
 from karpenter.sandbox.workloads.caching import Store, follow
 from karpenter.sandbox.workloads.discovery import discover
 from karpenter.sandbox.workloads.resources import Key, Resource, Wire, is_deleted, key_of

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from karpenter.kit.tasks import TaskFactory
-from karpenter.sandbox.kubelets.client import ApiError
+from karpenter.sandbox.apiclient import ApiError
 from karpenter.sandbox.workloads.podstate import is_finished
 from karpenter.sandbox.workloads.resources import (
     CONFIG_MAP,

@@ -15,7 +15,7 @@ from typing import Final
 import yaml
 
 from karpenter.kit.cron import CronError, parse
-from karpenter.sandbox.kubelets.client import ApiError
+from karpenter.sandbox.apiclient import ApiError
 from karpenter.sandbox.workloads.resources import (
     DEFINITION,
     DEPLOYMENT,

@@ -16,7 +16,7 @@ import msgspec
 
 from karpenter.kit.clock import Clock, SystemClock
 from karpenter.kit.tasks import Supervisor, TaskFailure
-from karpenter.sandbox.kubelets.client import ApiError, Connection
+from karpenter.sandbox.apiclient import ApiError, Connection
 from karpenter.sandbox.scheduler import Pace, Scheduler
 from karpenter.sandbox.workloads.attachments import Attachments
 from karpenter.sandbox.workloads.binding import ApiHands

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from karpenter.sandbox.kubelets.client import ApiError
+from karpenter.sandbox.apiclient import ApiError
 from karpenter.sandbox.workloads.client import Client
 from karpenter.sandbox.workloads.discovery import discover
 from karpenter.sandbox.workloads.resources import NAMESPACE, POD, Resource, Wire, is_deleted

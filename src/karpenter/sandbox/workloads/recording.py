@@ -16,7 +16,7 @@ from typing import Any, Final
 import aiohttp
 
 from karpenter.kit.clock import Clock
-from karpenter.sandbox.kubelets.client import Api, ApiError
+from karpenter.sandbox.apiclient import Api, ApiError
 from karpenter.sandbox.workloads.resources import Wire, stamp
 
 __all__ = ["Recorder"]

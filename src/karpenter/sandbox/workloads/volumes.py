@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from karpenter.kit.quantity import parse_value
-from karpenter.sandbox.kubelets.client import ApiError
+from karpenter.sandbox.apiclient import ApiError
 from karpenter.sandbox.scheduler.storage import EBS_DRIVER, claim_class, fits_claim
 from karpenter.sandbox.workloads.podstate import is_finished
 from karpenter.sandbox.workloads.resources import (

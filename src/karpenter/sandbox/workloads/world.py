@@ -18,7 +18,7 @@ import msgspec
 from karpenter.kit.backoff import BackoffPolicy
 from karpenter.kit.clock import Clock
 from karpenter.kit.workqueue import WorkQueue
-from karpenter.sandbox.kubelets.client import MERGE, Api, ApiError
+from karpenter.sandbox.apiclient import MERGE, Api, ApiError
 from karpenter.sandbox.workloads.caching import Store
 from karpenter.sandbox.workloads.recording import Recorder
 from karpenter.sandbox.workloads.resources import ALL, POD, Key, Resource, Wire, key_of

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from karpenter.sandbox.kubelets.client import ApiError
+from karpenter.sandbox.apiclient import ApiError
 from karpenter.sandbox.kubelets.machines import Machine
 from karpenter.sandbox.kubelets.objects import PodView
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from karpenter.sandbox.kubelets.client import Connection
+from karpenter.sandbox.apiclient import Connection
 
 
 class Cluster:

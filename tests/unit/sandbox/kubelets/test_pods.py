@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from karpenter.kit.clock import FakeClock
+from karpenter.sandbox.apiclient import ApiError
 from karpenter.sandbox.kubelets.admission import Refusal
-from karpenter.sandbox.kubelets.client import ApiError
 from karpenter.sandbox.kubelets.objects import PodView
 from karpenter.sandbox.kubelets.pace import Pace
 from karpenter.sandbox.kubelets.pods import Addresses, Keeper, Run

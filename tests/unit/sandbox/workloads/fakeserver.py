@@ -12,7 +12,7 @@ from typing import Any, Self
 import msgspec
 
 from karpenter.kit.clock import FakeClock
-from karpenter.sandbox.kubelets.client import ApiError, Connection
+from karpenter.sandbox.apiclient import ApiError, Connection
 from karpenter.sandbox.workloads.caching import follow
 from karpenter.sandbox.workloads.client import Client
 from karpenter.sandbox.workloads.manager import _index

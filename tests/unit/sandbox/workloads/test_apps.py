@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from karpenter.sandbox.kubelets.client import ApiError
+from karpenter.sandbox.apiclient import ApiError
 from karpenter.sandbox.workloads.daemonsets import DaemonSets, daemon_tolerations, should_run
 from karpenter.sandbox.workloads.deployments import Deployments
 from karpenter.sandbox.workloads.replicasets import ReplicaSets

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from karpenter.cli.workloads import workloads
 from karpenter.errors import KarpenterError
 from karpenter.kit.clock import FakeClock
-from karpenter.sandbox.kubelets.client import ApiError, Connection
+from karpenter.sandbox.apiclient import ApiError, Connection
 from karpenter.sandbox.workloads import Manager, Settings, manager
 from karpenter.sandbox.workloads.binding import ApiHands
 from karpenter.sandbox.workloads.resources import CLAIM, DEPLOYMENT, NODE, POD, REPLICA_SET, condition

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from karpenter.sandbox.kubelets import client as module
-from karpenter.sandbox.kubelets.client import Api, ApiError, KubeconfigError, read_kubeconfig
+from karpenter.sandbox import apiclient as module
+from karpenter.sandbox.apiclient import Api, ApiError, KubeconfigError, read_kubeconfig
 from karpenter.sandbox.kubelets.objects import PodView
 from karpenter.sandbox.kubelets.reflecting import reflect
 from tests.e2e.controlplane.certificates import Authority

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small client of an API server for the kubelets: list, watch, create, patch, delete.
+"""A small client of an API server for the kubelets and the workload controllers: list, watch, create, patch, delete.
 
 It stands apart from the product's client, so that a mistake there is not made here too. A kubeconfig's current
 context says where and as whom: client certificate or token, in the file or beside it; exec plugins are refused. Writes
