@@ -5,8 +5,8 @@ The program is the original's `kwok` command, unchanged. Its nodes would need KW
 does that where it matters, so KWOK is not run.
 
 There is a second, *hasty* build of the same sources with one constant changed: it does not wait 15 seconds before it
-validates a removal. A thousand nodes take the original hours, most of which it waits; the hasty one shows within one
-sitting where it would have come to.
+validates a removal. A thousand nodes take the original many hours, most of which it waits; the hasty one shows within
+one or two how far it would have come.
 """
 
 from __future__ import annotations
