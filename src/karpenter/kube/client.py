@@ -151,6 +151,7 @@ class Client:
             connector=connector,
             headers={"User-Agent": self._user_agent, "Accept": _JSON},
             auto_decompress=True,
+            trace_configs=[self._last_look()],
         )
         return self
 
@@ -399,6 +400,23 @@ class Client:
         if answer.status >= 300:
             raise _refusal(answer, content, f"{method} {path}")
         return content
+
+    def _last_look(self) -> aiohttp.TraceConfig:
+        """Asks ``before_write`` once more when the connection is there and not a byte has gone out.
+
+        A process may be stopped while it waits for a connection and go on long after somebody else has taken over.
+        """
+
+        async def ask(
+            _session: aiohttp.ClientSession, _context: object, about: aiohttp.TraceRequestHeadersSentParams
+        ) -> None:
+            if about.method != "GET" and self._before_write is not None:
+                self._before_write()
+
+        trace = aiohttp.TraceConfig()
+        # Despite its name aiohttp calls it before it writes the headers.
+        trace.on_request_headers_sent.append(ask)
+        return trace
 
     def _request(
         self, method: str, path: str, query: Mapping[str, str], **options: Any

@@ -362,6 +362,22 @@ async def test_a_replica_that_does_not_lead_writes_nothing() -> None:
     assert [seen.method for seen in paper.seen] == ["GET"]
 
 
+async def test_a_replica_that_loses_the_lease_while_it_connects_writes_nothing() -> None:
+    asked: list[str] = []
+
+    def fence() -> None:
+        asked.append("again" if asked else "first")
+        if asked[-1] == "again":
+            raise FencedError("not the leader any more")
+
+    async with paper_server() as paper, client_for(paper, before_write=fence) as client:
+        with pytest.raises(FencedError, match="any more"):
+            await client.delete(PODS, "web", "shop")
+
+    assert asked == ["first", "again"]
+    assert paper.seen == []
+
+
 async def test_a_watch_yields_events_and_bookmarks_and_ends_with_the_stream() -> None:
     events = [
         {"type": "ADDED", "object": POD},
