@@ -177,16 +177,22 @@ class Execution:
         """Takes on what another process has begun, and gives the keys; what did not get far is taken back."""
         known = {claim for command in self.running.values() for claim in command.claims} | self._given_up
         found: dict[tuple[str, float, int], list[tuple[NodeClaim, Record]]] = {}
+        ordered: dict[tuple[str, float, int], Record] = {}
         for claim in self._cluster.informers.claims:
             record = record_of(claim)
-            if record is None or record.role != "remove" or claim.metadata.name in known:
+            if record is None or claim.metadata.deletion_timestamp is not None:
                 continue
-            if claim.metadata.deletion_timestamp is None:
-                group = (record.command, record.decided_at, record.stage)
+            group = (record.command, record.decided_at, record.stage)
+            if record.role == "launch":
+                ordered[group] = record
+            elif claim.metadata.name not in known:
                 found.setdefault(group, []).append((claim, record))
         keys = []
         for group in sorted(found):
-            command = self._taken_over(found[group])
+            # A replacement says that its stage was settled before the claims that go say so.
+            command = self._taken_over(
+                [claim for claim, _ in found[group]], ordered.get(group, found[group][0][1])
+            )
             self.running[command.key] = command
             keys.append(command.key)
         return tuple(keys)
@@ -208,11 +214,10 @@ class Execution:
                 found.append(key)
         return tuple(found)
 
-    def _taken_over(self, group: list[tuple[NodeClaim, Record]]) -> Running:
-        record = group[0][1]
+    def _taken_over(self, going: Sequence[NodeClaim], record: Record) -> Running:
         claims = self._cluster.informers.claims
         nodes, prices, pools = {}, {}, set()
-        for claim, _ in group:
+        for claim in going:
             pools.add(claim.metadata.labels.get(names.NODEPOOL, ""))
             member = self._cluster.member(claim.metadata.name)
             nodes[member.name if member is not None else claim.metadata.name] = claim.metadata.name
@@ -288,7 +293,7 @@ class Execution:
         )
 
     async def _launch(self, command: Running) -> float | None:
-        part, record = command.part, command.record(command.current, role="launch")
+        part, record = command.part, command.record(command.current, role="launch", is_settled=True)
         reason = str(command.reason).lower()
         marks = {names.DISRUPTION_COMMAND: record.text()}
         ordered = await asyncio.gather(

@@ -35,7 +35,8 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
         stage: Which stage it belongs to, from 0.
         remove: The claims of the stage that go.
         launch: The claims of the stage that come before.
-        is_settled: Whether the stage was looked at again and its replacements are ordered: it is gone on with.
+        is_settled: Whether the stage was looked at again, so that those whom it names are final: it is gone on with if
+            all of its replacements are there.
         saving_per_hour: What the stage promised.
     """
 

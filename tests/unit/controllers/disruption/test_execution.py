@@ -156,11 +156,14 @@ async def test_whatever_write_is_the_last_the_next_process_comes_to_the_same_end
         world = make()
         world.settings = replace(world.settings, execution=ExecutionSettings(validation_wait_s=1.0))
         world.start()
+        before = {each.metadata.name for each in world.claims}
+        ordered = before
         world.client.writes_left = writes
         try:
             await world.until_quiet()
         except Crash:
             died += 1
+            ordered = {each.metadata.name for each in world.claims}
             world.start()
             await world.until_quiet()
 
@@ -168,6 +171,8 @@ async def test_whatever_write_is_the_last_the_next_process_comes_to_the_same_end
         assert world.tainted == [], writes
         assert world.marked == [], writes
         assert len(world.claims) == len(wanted), writes
+        # What was ordered in place of others is used: nothing is ordered twice.
+        assert ordered - before <= {each.metadata.name for each in world.claims}, writes
         assert all(pod.spec.node_name for pod in world.cluster.informers.pods), writes
         if world.client.writes_left is not None:
             break
