@@ -320,10 +320,13 @@ class Client:
             ) as answer:
                 if answer.status != 200:
                     raise _refusal(answer, await answer.read(), f"watch {kind.plural}")
-                async for line in _lines(answer):
-                    event = self._decode_event(line, kind)
-                    if event is not None:
-                        yield event
+                try:
+                    async for line in _lines(answer):
+                        event = self._decode_event(line, kind)
+                        if event is not None:
+                            yield event
+                finally:
+                    _hang_up(answer)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _unreachable(self.config, f"watch {kind.plural}", error) from error
 
@@ -489,6 +492,15 @@ async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         for line in whole:
             if line:
                 yield line
+
+
+def _hang_up(answer: aiohttp.ClientResponse) -> None:
+    """Ends a stream that is left before its end; one that has come to its end has given its connection back.
+
+    Closed in TLS's own way the connection would wait for the server's goodbye, which may outlive the client.
+    """
+    if answer.connection is not None and answer.connection.transport is not None:
+        answer.connection.transport.abort()
 
 
 def _refusal(answer: aiohttp.ClientResponse, content: bytes, request: str) -> ApiError:
