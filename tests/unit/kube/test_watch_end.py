@@ -36,6 +36,7 @@ def mute_server(directory: Path) -> Iterator[ClusterConfig]:
             over.wait(10)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(10)
         thread = threading.Thread(target=serve, args=(listener,))
         thread.start()
         try:

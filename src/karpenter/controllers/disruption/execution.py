@@ -176,23 +176,22 @@ class Execution:
     def adopt(self) -> tuple[str, ...]:
         """Takes on what another process has begun, and gives the keys; what did not get far is taken back."""
         known = {claim for command in self.running.values() for claim in command.claims} | self._given_up
-        found: dict[tuple[str, float, int], list[tuple[NodeClaim, Record]]] = {}
-        ordered: dict[tuple[str, float, int], Record] = {}
+        going: dict[tuple[str, float, int], list[NodeClaim]] = {}
+        records: dict[tuple[str, float, int], Record] = {}
         for claim in self._cluster.informers.claims:
             record = record_of(claim)
             if record is None or claim.metadata.deletion_timestamp is not None:
                 continue
             group = (record.command, record.decided_at, record.stage)
             if record.role == "launch":
-                ordered[group] = record
+                # A replacement says that its stage was settled before the claims that go say so.
+                records[group] = record
             elif claim.metadata.name not in known:
-                found.setdefault(group, []).append((claim, record))
+                going.setdefault(group, []).append(claim)
+                records.setdefault(group, record)
         keys = []
-        for group in sorted(found):
-            # A replacement says that its stage was settled before the claims that go say so.
-            command = self._taken_over(
-                [claim for claim, _ in found[group]], ordered.get(group, found[group][0][1])
-            )
+        for group in sorted(going):
+            command = self._taken_over(going[group], records[group])
             self.running[command.key] = command
             keys.append(command.key)
         return tuple(keys)
