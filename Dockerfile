@@ -1,11 +1,11 @@
 # The controller's image: no shell, no package manager, not root.
 #
-#   make image                          # builds the wheel first
-#   docker build --build-arg BUILD=python:3.11-slim-bookworm@sha256:... --build-arg RUN=...@sha256:... .
+#   make image                                                 # for yourself; builds the wheel first
+#   make release-image BUILD=IMAGE:TAG@sha256:... RUN=...      # for others: refuses bases without a digest
 #
-# Pin both bases by digest where a registry is reachable. Both must carry the same Python release, because the
-# packages are compiled for it.
-ARG BUILD=python:3.11-slim-bookworm
+# The defaults below are tags, and a tag can be moved to other bytes; distroless has no tags of single releases at all.
+# Both bases must carry the same Python release (3.11), because the packages are compiled for it.
+ARG BUILD=python:3.11.13-slim-bookworm
 ARG RUN=gcr.io/distroless/python3-debian12:nonroot
 
 FROM ${BUILD} AS build

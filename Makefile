@@ -11,10 +11,10 @@ AUDIT_READY := $(AUDIT_VENV)/.ready
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-e2e lint types coverage format crds reference bench bench-live docs wheel sbom audit image changelog lock clean
+.PHONY: help demo test test-fast test-e2e test-upstream lint types coverage format crds reference bench bench-live docs wheel sbom audit image release-image changelog lock clean
 
 help:  ## Show this list.
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -54,6 +54,14 @@ test-e2e: $(READY)  ## Tests on a real kube-apiserver, controller manager, sched
 	$(BIN)/python -m tests.e2e.controlplane build
 	$(BIN)/python -m pytest tests/e2e -m e2e --timeout=400 -n $(JOBS) --dist loadfile
 
+# Which of upstream's suites, and which of their specs; all by default.
+SUITES ?=
+FOCUS ?=
+
+test-upstream: $(READY)  ## The Go project's end-to-end suites against ours, in the sandbox (needs Go; an hour). SUITES=, FOCUS=
+	$(BIN)/python -m tests.e2e.controlplane build
+	$(BIN)/python -m tests.upstream --suites "$(SUITES)" --focus "$(FOCUS)"
+
 lint: $(READY)  ## ruff, the format, and the layer rules.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -73,6 +81,7 @@ bench: $(READY)  ## Measure, beside the Go scheduler where Go is there; the last
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.launch_claims
 	$(BIN)/python -m benchmarks.interruptions
+	$(BIN)/python -m benchmarks.providers
 	$(BIN)/python -m benchmarks.peers
 
 reference: $(READY)  ## Write the reference pages anew from the code.
@@ -107,6 +116,9 @@ audit: $(AUDIT_READY)  ## Ask for known holes in the locked packages (needs a vu
 
 image: wheel  ## Build the controller's image (needs docker and a registry).
 	docker build --tag karpenter-python:dev .
+
+release-image: wheel  ## Build it for others: BUILD=IMAGE:TAG@sha256:... RUN=... TAG=... (refuses bases without a digest).
+	@$(BIN)/python -m tools.image --build "$(BUILD)" --run "$(RUN)" --tag "$(or $(TAG),karpenter-python:release)"
 
 changelog: $(READY)  ## Show what the next release's notes will say.
 	$(BIN)/towncrier build --draft

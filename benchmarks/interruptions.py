@@ -27,7 +27,7 @@ from tests.component.aws.stand import CLUSTER, Model, running_model
 from karpenter.cloud.aws.api import BotoAws
 from karpenter.cloud.aws.calls import Limit
 from karpenter.cloud.aws.discovery import Account
-from karpenter.cloud.aws.interruption import Actor, Interruption, InterruptionQueue, PollReport
+from karpenter.cloud.aws.interruption import Actor, Interruption, InterruptionQueue, PollReport, Verdict
 from karpenter.cloud.aws.ratelimit import Bucket
 from karpenter.kit.clock import SystemClock
 
@@ -169,12 +169,12 @@ async def measure(model: Model, count: int, *, unlimited: bool = False) -> dict[
     clock = SystemClock()
     fast = {limit: Bucket(clock, rate_per_s=1e6, burst=1e6) for limit in Limit}
     aws = BotoAws(limits=fast if unlimited else None)
-    flood = Flood(await Account(aws).id(), aws.region, Random(7))  # noqa: S311 - the same flood in every run
+    flood = Flood(await Account(aws, clock, cluster_name=CLUSTER).id(), aws.region, Random(7))  # noqa: S311 - the same flood in every run
     flood.fill(count)
     send(model, flood.bodies)
     claims, log = Claims(flood), Log()
     queue = InterruptionQueue(
-        aws, clock, Actor(claims.handle, clock), queue_name=CLUSTER, account=flood.account, on_poll=log.note
+        aws, clock, Actor(claims.handle, clock), queue_name=CLUSTER, verify=_all_fit, on_poll=log.note
     )
     started = log.last_at = time.monotonic()
     reader = asyncio.create_task(queue.run())
@@ -193,6 +193,11 @@ async def measure(model: Model, count: int, *, unlimited: bool = False) -> dict[
     aws.close()
     rate = round(read / read_s) if read_s else 0
     return _result(flood, claims, log.reports, rate, crashed=crashed, left=_left(model))
+
+
+async def _all_fit(interruption: Interruption) -> Verdict:
+    # The flood names instances that the model never had; reading the queue is what is measured here.
+    return Verdict(interruption.instance_ids)
 
 
 def _left(model: Model) -> int:

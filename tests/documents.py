@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 __all__ = [
+    "ACTIVATE",
     "FILES",
     "PAGES",
     "ROOT",
@@ -25,6 +26,8 @@ __all__ = [
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+# What puts our program on the PATH of a shell; `make` sets that directory up.
+ACTIVATE = ". .venv/bin/activate"
 # Files that a reader has, and what of the repository stands for them; where that is empty, the page shows it.
 FILES = {
     "problem.json": "examples/problem.json",

@@ -18,8 +18,9 @@ import yaml
 
 from karpenter.cli.main import karpenter
 from karpenter.cloud.aws.calls import CALLS
-from karpenter.observe import Metrics
-from karpenter.operator.settings import GATES, Setting, table
+from karpenter.observe.catalogue import NODE_LABELS
+from karpenter.observe.metrics import declarations
+from karpenter.operator.settings import Setting, table
 
 __all__ = ["PAGES", "main"]
 
@@ -67,33 +68,41 @@ def settings() -> str:
         parts.append(
             "\n".join(["| flag | variable | default | what |", "| --- | --- | --- | --- |", *lines]) + "\n"
         )
-    gates = ", ".join(f"`{name}`" for name in GATES)
-    parts.append(f"## Feature gates\n\n{gates}. Gates that are not known are ignored, as by Karpenter.\n")
+    gates = next(row for row in rows if row.name == "feature_gates").shown_default
+    parts.append(
+        f"## Feature gates\n\nDefault: `{gates}`. A gate that is not known is refused by its name.\n"
+    )
     return "\n".join(parts)
 
 
 def _default(row: Setting) -> str:
     if row.name == "feature_gates":
         return "see below"
-    if isinstance(row.default, bool):
-        return f"`{str(row.default).lower()}`"
-    if isinstance(row.default, float) and row.example:
-        return f"`{row.default:g}s`"
-    return f"`{row.default}`" if row.default != "" else ""
+    return f"`{row.shown_default}`" if row.shown_default else ""
 
 
 def metrics() -> str:
     """Give every metric."""
-    found = sorted(Metrics().registry.collect(), key=lambda each: each.name)
     lines = []
-    for each in found:
-        name = f"{each.name}_total" if each.type == "counter" else each.name
-        lines.append(f"| `{name}` | {each.type} | {_cell(each.documentation)} |")
+    for each in sorted(declarations(), key=lambda each: each.name):
+        labels = ", ".join(
+            f"`{label}`" for label in each.labels if label not in NODE_LABELS or len(each.labels) < 20
+        )
+        labels = f"those of nodes, {labels}" if len(each.labels) > 20 else labels
+        switch = f"`{each.detail}`" if each.detail is not None else ""
+        lines.append(f"| `{each.name}` | {each.type} | {labels} | {switch} | {_cell(each.text)} |")
+    node_labels = ", ".join(f"`{label}`" for label in NODE_LABELS)
     head = (
-        "# Metrics\n\nServed at `/metrics` on port 8080. Names that Karpenter has are Karpenter's, so that alerts and"
-        " boards keep working.\n\n| name | type | what |\n| --- | --- | --- |\n"
+        "# Metrics\n\nServed at `/metrics` on port 8080. Names, types, labels and units that Karpenter has are"
+        " Karpenter's, so that alerts and boards keep working. Metrics with a series for each node, pod or offering are"
+        " off unless `--detailed-metrics` (in the chart `settings.detailedMetrics`) names their group; Karpenter's"
+        " board of capacity needs `nodes,pods`. The series of a NodePool or EC2NodeClass go two minutes after it and"
+        " its nodes are gone, those of pods and nodes at once. Only the replica that leads shows pools, nodes and"
+        " pods.\n\n"
+        "| name | type | labels | group | what |\n| --- | --- | --- | --- | --- |\n"
     )
-    return head + "\n".join(lines) + "\n"
+    tail = f"\nThe labels of nodes: {node_labels}.\n\n`process_*` are those of every Prometheus client.\n"
+    return head + "\n".join(lines) + "\n" + tail
 
 
 def kinds() -> str:

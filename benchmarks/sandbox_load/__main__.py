@@ -128,14 +128,19 @@ async def _until(
 
 async def _measure(programs: Programs, load: Load) -> dict[str, Any]:
     plane = programs.plane
-    counter = Counter(plane.url, plane.token)
+    counter = Counter(plane.url, plane.token, plane.ca_file)
     await asyncio.to_thread(_prepare, programs)
     async with counter.following():
         await _until(lambda: _is_ready(programs), programs, counter, 180, "the pool is ready")
         idle_mib = programs.rss_mib()
         command = [sys.executable, "-m", "benchmarks.sandbox_load.watching", plane.url, plane.token]
         watching = await asyncio.create_subprocess_exec(
-            *command, str(load.watchers), str(load.slow), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            *command,
+            str(plane.ca_file),
+            str(load.watchers),
+            str(load.slow),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
         await asyncio.sleep(2)
         measured = await _bring_up(programs, counter, load)

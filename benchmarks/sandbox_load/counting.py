@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -71,8 +73,9 @@ class _Moments:
 class Counter:
     """Follows pods, claims and nodes."""
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, token: str, authority: Path) -> None:
         self._url = url
+        self._trust = ssl.create_default_context(cafile=authority)
         self._headers = {"Authorization": f"Bearer {token}"}
         self.moments = {name: _Moments() for name in _PATHS}
 
@@ -80,7 +83,9 @@ class Counter:
     async def following(self) -> AsyncIterator[None]:
         """Follow for the length of a block."""
         timeout = aiohttp.ClientTimeout(total=None)
-        async with aiohttp.ClientSession(headers=self._headers, timeout=timeout) as session:
+        async with aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=self._trust), headers=self._headers, timeout=timeout
+        ) as session:
             tasks = [asyncio.create_task(self._follow(session, name)) for name in _PATHS]
             try:
                 yield

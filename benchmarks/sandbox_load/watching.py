@@ -5,7 +5,7 @@ A watcher begins with a list and follows from its revision. One that is cut off,
 the last revision that it saw, as clients do; one that is told that this is too long ago lists again, which is counted.
 In the end everyone must know the same objects at the same revisions, and must have been told of them in the order of
 their revisions, none twice. Runs as a program of its own, so that reading does not slow down what is measured:
-``python -m benchmarks.sandbox_load.watching URL TOKEN COUNT SLOW``; a line on stdin ends it, JSON comes out.
+``python -m benchmarks.sandbox_load.watching URL TOKEN CA COUNT SLOW``; a line on stdin ends it, JSON comes out.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import json
 import socket
+import ssl
 import sys
 from dataclasses import dataclass, field
 from typing import Any
@@ -152,19 +153,26 @@ def _narrow(address: Any) -> socket.socket:
     return opened
 
 
-def _session(token: str, opens: Any = None) -> aiohttp.ClientSession:
+def _session(token: str, trust: ssl.SSLContext | None, opens: Any = None) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
         headers={"Authorization": f"Bearer {token}"},
-        connector=aiohttp.TCPConnector(limit=0, socket_factory=opens),
+        connector=aiohttp.TCPConnector(limit=0, ssl=trust or True, socket_factory=opens),
         timeout=aiohttp.ClientTimeout(total=None),
     )
 
 
 async def watch_until(
-    url: str, token: str, count: int, slow: int, stop: asyncio.Event, pause_s: float = _SLOW_S
+    url: str,
+    token: str,
+    count: int,
+    slow: int,
+    stop: asyncio.Event,
+    *,
+    pause_s: float = _SLOW_S,
+    trust: ssl.SSLContext | None = None,
 ) -> list[Seen]:
     """Watch with many until told to stop and everyone has caught up, as far as they do in a minute."""
-    async with _session(token) as session, _session(token, _narrow) as narrow:
+    async with _session(token, trust) as session, _session(token, trust, _narrow) as narrow:
         watchers = [Watcher(narrow, url, stop, pause_s) for _ in range(slow)]
         watchers += [Watcher(session, url, stop) for _ in range(count - slow)]
         tasks = [asyncio.create_task(each.run()) for each in watchers]
@@ -203,13 +211,14 @@ def verdict(seen: list[Seen], slow: int) -> dict[str, Any]:
     }
 
 
-async def _main(url: str, token: str, count: int, slow: int) -> None:
+async def _main(url: str, token: str, authority: str, count: int, slow: int) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_reader(sys.stdin, stop.set)
-    seen = await watch_until(url, token, count, slow, stop)
+    trust = ssl.create_default_context(cafile=authority)
+    seen = await watch_until(url, token, count, slow, stop, trust=trust)
     print(json.dumps(verdict(seen, slow)))
 
 
 if __name__ == "__main__":
-    asyncio.run(_main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])))
+    asyncio.run(_main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5])))

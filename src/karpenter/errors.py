@@ -14,6 +14,7 @@
       KubeError                                   kube: see kube.errors, one class for each thing to do about it
       CloudError                                  cloud: see cloud.errors, what a caller acts on
       AwsError, AwsUnreachableError               cloud.aws: AWS said no, or said nothing
+      AccountUnknownError                         cloud.aws: nothing names the account of our credentials
       UserDataError, AmiSelectionError, FamilyError  cloud.aws: a node class that cannot be launched from
       SettingsError, ProbesError                  operator: a setting or a port that cannot be used
       ClockError, ActionError, ScenarioError      sandbox.ec2: what the model cannot be told

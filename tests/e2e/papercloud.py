@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from karpenter.api import labels as names
+from karpenter.api.core import Node
 from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.api.nodepool import NodePool
@@ -106,6 +107,11 @@ class PaperCloud:
         """Sell the same to everybody."""
         del pool, node_class
         return self.types
+
+    async def node_mismatch(self, provider_id: str, node: Node, node_class: EC2NodeClass | None) -> str:
+        """Every node of paper is its machine's."""
+        del provider_id, node, node_class
+        return ""
 
     async def drift_reason(self, claim: NodeClaim, node_class: EC2NodeClass) -> str:
         """Nothing drifts on paper."""

@@ -14,7 +14,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tests.component.aws.rights import confine
 
@@ -51,6 +51,9 @@ class Product:
         settings: more flags of the controller.
     """
 
+    # Whether our controller is started with the rest.
+    with_controller: ClassVar[bool] = True
+
     def __init__(
         self,
         plane: Plane,
@@ -83,7 +86,8 @@ class Product:
             confine(self.endpoint, _CLUSTER, region=self._region)
             places = ("--kubeconfig", str(self.plane.kubeconfig), "--ec2", self.endpoint)
             self.start("kubelets", "sandbox", "kubelets", *places, *self._kubelets)
-            self.start_controller()
+            if self.with_controller:
+                self.start_controller()
         except BaseException:
             self.stop()
             raise

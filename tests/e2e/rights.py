@@ -23,6 +23,7 @@ __all__ = [
     "NAME",
     "NAMESPACE",
     "USER",
+    "USUAL",
     "Call",
     "Right",
     "calls",
@@ -38,13 +39,21 @@ NAMESPACE = "karpenter"
 USER = f"system:serviceaccount:{NAMESPACE}:{NAME}"
 
 _TEMPLATES = Path(__file__).parents[2] / "charts" / "karpenter" / "templates"
-_FILES = ("serviceaccount.yaml", "clusterrole.yaml", "role.yaml", "aggregate-clusterrole.yaml")
-# The roles that features bring with them, by what the chart adds to their names.
+# The roles that features bring with them, by what the chart adds to their names: off by default, and on by default.
 GATED = ("buffers", "overlays", "placement")
+USUAL = ("nominations",)
+_FILES = (
+    "serviceaccount.yaml",
+    "clusterrole.yaml",
+    "role.yaml",
+    "aggregate-clusterrole.yaml",
+    *(f"clusterrole-{each}.yaml" for each in USUAL),
+)
 _WORDS = {
     '{{ include "karpenter.fullname" . }}': NAME,
     '{{ include "karpenter.serviceAccountName" . }}': NAME,
     "{{ .Release.Namespace }}": NAMESPACE,
+    '{{ include "karpenter.stateNamespace" . }}': NAMESPACE,
     '{{- include "karpenter.labels" . | nindent 4 }}': f"app.kubernetes.io/name: {NAME}",
 }
 _EMPTY_BLOCK = re.compile(r"^ *\{\{- with [^\n]*\n(?:[^\n]*\n)*?^ *\{\{- end \}\}\n", re.MULTILINE)
@@ -114,7 +123,12 @@ def kubeconfig(plane: ControlPlane, directory: Path) -> Path:
 
 def granted(*gated: str) -> frozenset[Right]:
     """What the controller's own roles grant: those that it always has, or those of some features alone."""
-    bound = {f"{NAME}-{each}" for each in gated} or {NAME, f"{NAME}-dns"}
+    bound = {f"{NAME}-{each}" for each in gated} or {
+        NAME,
+        f"{NAME}-state",
+        f"{NAME}-dns",
+        *(f"{NAME}-{each}" for each in USUAL),
+    }
     return frozenset(
         Right(str(each["metadata"].get("namespace", "")), group, resource, verb)
         for each in render(*gated)

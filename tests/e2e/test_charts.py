@@ -43,10 +43,11 @@ def _environ(deployment: dict[str, Any]) -> dict[str, str]:
         ("settings.featureGates.capacityBuffer", "karpenter-buffers"),
         ("settings.featureGates.nodeOverlay", "karpenter-overlays"),
         ("settings.earlyPlacement", "karpenter-placement"),
+        ("settings.nominatePods", "karpenter-nominations"),
     ],
 )
 def test_the_rights_of_a_feature_are_granted_only_while_it_is_on(helm: Helm, value: str, role: str) -> None:
-    off = _objects(helm("template", "karpenter", CHARTS / "karpenter", *_NAME))
+    off = _objects(helm("template", "karpenter", CHARTS / "karpenter", *_NAME, "--set", f"{value}=false"))
     on = _objects(helm("template", "karpenter", CHARTS / "karpenter", *_NAME, "--set", f"{value}=true"))
 
     assert on.keys() - off.keys() == {("ClusterRole", role), ("ClusterRoleBinding", role)}

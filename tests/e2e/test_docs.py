@@ -2,8 +2,8 @@
 """The commands of the documents, run one after the other as a reader would type them, with the real kubectl.
 
 Every command of every page is run, in a sandbox and against the EC2 model, unless it stands below with the reason why
-not. What a page shows as output must come out. Each block has a shell of its own; the port that pages name is changed
-into one that is free.
+not. What a page shows as output must come out. Each block has a shell of its own, in which our program is on the PATH
+if the page has put it there; the port that pages name is changed into one that is free.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from tests.component.aws.stand import Model, running_model
-from tests.documents import FILES, PAGES, ROOT, Block, Command, blocks, manifest_of, page_name
+from tests.documents import ACTIVATE, FILES, PAGES, ROOT, Block, Command, blocks, manifest_of, page_name
 from tests.e2e.controlplane import find_binaries
 
 _TWO_MINUTES = "plays for two minutes; tests/unit/cli/demo has its parts"
@@ -64,6 +64,7 @@ REFUSE = {"karpenter convert -f examples/broken-provisioner.yaml": 1}
 # The model's account holds a cluster prod in which nothing is installed, but for pages that are about its own.
 _OWN_CLUSTER = {"docs/tasks/ec2-model.md", "docs/tasks/run-the-controller.md"}
 _PORT = "4566"
+_PROGRAM = str(Path(sys.prefix) / "bin" / "karpenter")
 _MARK = "=== command"
 _POD = """
 apiVersion: v1
@@ -77,11 +78,8 @@ _WITH_COMMANDS = [page for page in PAGES if any(block.commands for block in bloc
 
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with our program and kubectl, to be found first."""
+    """A directory with kubectl, to be found first; our program is for the pages to put on the PATH."""
     directory = tmp_path_factory.mktemp("bin")
-    program = directory / "karpenter"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m karpenter "$@"\n', encoding="utf-8")
-    program.chmod(0o755)
     (directory / "kubectl").symlink_to(find_binaries(os.environ).directory / "kubectl")
     return directory
 
@@ -105,7 +103,7 @@ def cluster(tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    said = do("karpenter", "sandbox", "up", "--default-pool")
+    said = do(_PROGRAM, "sandbox", "up", "--default-pool")
     kubeconfig = re.search(r"KUBECONFIG='?([^'\n]+)", said)
     assert kubeconfig is not None, said
     try:
@@ -114,7 +112,7 @@ def cluster(tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
         do("kubectl", "wait", "--for=condition=Ready", "pod/web", "--timeout=60s", KUBECONFIG=kubeconfig[1])
         yield Path(kubeconfig[1])
     finally:
-        do("karpenter", "sandbox", "down")
+        do(_PROGRAM, "sandbox", "down")
 
 
 @pytest.mark.timeout(300)
@@ -131,8 +129,10 @@ def test_the_commands_of_a_page_work_in_their_order(
             "KUBECONFIG": str(cluster),
         }
 
+        is_active = False
         for block in blocks(page):
-            _play(block, environ, desk, model)
+            _play(block, environ, desk, model, is_active=is_active)
+            is_active = is_active or any(command.line == ACTIVATE for command in block.commands)
 
 
 def test_what_is_not_run_is_still_in_the_documents() -> None:
@@ -146,15 +146,21 @@ def _environ(tools: Path, home: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "KUBE"))}
     return {
         **kept,
-        "PATH": f"{tools}:{os.environ['PATH']}",
+        "PATH": f"{tools}:{_path_without_our_program()}",
         "KARPENTER_SANDBOX_HOME": str(home / "sandboxes"),
         "HOME": str(home),
     }
 
 
+def _path_without_our_program() -> str:
+    places = os.environ["PATH"].split(os.pathsep)
+    return os.pathsep.join(each for each in places if not (Path(each) / "karpenter").exists())
+
+
 def _desk(page: Path, desk: Path) -> Path:
-    """Make a directory with the files that a reader of the page has."""
+    """Make a directory with the files that a reader of the page has, as ``make demo`` leaves it."""
     desk.mkdir()
+    (desk / ".venv").symlink_to(sys.prefix)
     for name in ("examples", "charts"):
         (desk / name).symlink_to(ROOT / name)
     for name, stands_for in FILES.items():
@@ -168,7 +174,9 @@ def _desk(page: Path, desk: Path) -> Path:
     return desk
 
 
-def _play(block: Block, environ: dict[str, str], desk: Path, model: Model) -> None:
+def _play(
+    block: Block, environ: dict[str, str], desk: Path, model: Model, *, is_active: bool = False
+) -> None:
     """Type the commands of a block, and see that each does what the page says."""
     wanted = [command for command in block.commands if _can_run(command)]
     if not wanted:
@@ -185,7 +193,9 @@ def _play(block: Block, environ: dict[str, str], desk: Path, model: Model) -> No
     up = f"for _ in $(seq 300); do curl -s -o /dev/null http://127.0.0.1:{port}/_model && break; sleep 0.1; done"
     lines = [
         # Whatever happens on the way, no process is left behind.
-        "trap 'kill $started 2>/dev/null; karpenter sandbox down >/dev/null 2>&1' EXIT",
+        f"trap 'kill $started 2>/dev/null; {_PROGRAM} sandbox down >/dev/null 2>&1' EXIT",
+        # A reader types on in the same shell.
+        *([ACTIVATE] if is_active else []),
         # Whoever is asked says yes.
         *(
             f"{{ {INSTEAD.get(command.line, command.line).replace(_PORT, port)}\n}} < {answers}; echo '{_MARK}' $?"

@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.controlplane import ControlPlane
 from tests.e2e.product import Product, wait_for
-from tests.e2e.rights import GATED, NAMESPACE, calls, granted, install, kubeconfig, used
+from tests.e2e.rights import GATED, NAMESPACE, USUAL, calls, granted, install, kubeconfig, used
 from tests.e2e.scenes import NODE_CLASS, POOL, conditions, deployment, running
 
 _TEMPLATES = Path(__file__).parents[2] / "charts" / "karpenter" / "templates"
@@ -75,7 +75,7 @@ spec: {{{reference}, replicas: 1}}
 def test_every_role_of_a_feature_is_looked_at() -> None:
     files = {path.stem.partition("-")[2] for path in _TEMPLATES.glob("clusterrole-*.yaml")}
 
-    assert files == set(GATED)
+    assert files == {*GATED, *USUAL}
     assert not granted(*GATED) & granted()
 
 

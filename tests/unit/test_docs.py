@@ -16,7 +16,18 @@ import pytest
 
 from karpenter.api.manifests import read_manifests
 from karpenter.cli.main import karpenter
-from tests.documents import FILES, PAGES, ROOT, blocks, files_of, manifest_of, our_calls, page_name, spans
+from tests.documents import (
+    ACTIVATE,
+    FILES,
+    PAGES,
+    ROOT,
+    blocks,
+    files_of,
+    manifest_of,
+    our_calls,
+    page_name,
+    spans,
+)
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _LINES = sorted(
@@ -139,3 +150,67 @@ def test_whole_manifests_in_the_documents_can_be_read() -> None:
                 read += len(read_manifests(text, page.name))
 
     assert read >= 2
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_a_page_puts_our_program_on_the_path_before_it_calls_it(page: Path) -> None:
+    """After ``make demo`` a reader has .venv and nothing else; every page must work from there, as typed."""
+    is_there = False
+    for block in blocks(page):
+        for command in block.commands:
+            is_there = is_there or command.line == ACTIVATE
+            calls = [*our_calls(command.line), *re.findall(r"^python -m", command.line)]
+            assert is_there or not calls, f"{command.line}: begin with '{ACTIVATE}'"
+
+
+def test_what_pages_activate_is_what_make_sets_up() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+
+    assert "VENV := .venv\n" in makefile
+    assert "demo: $(READY)" in makefile
+
+
+# Commands that run until they are interrupted.
+_STAY = {"controller", "sandbox ec2", "sandbox kube", "sandbox kubelets", "sandbox workloads"}
+
+
+def _examples() -> list[tuple[str, str]]:
+    """Every line of the examples in every help text, with the command that shows it."""
+    found: list[tuple[str, str]] = []
+
+    def look(path: str, command: click.Command) -> None:
+        lines = (command.epilog or "").splitlines()
+        found.extend(
+            (path, line.strip()) for line in lines if line.startswith("  ") and line.strip()[0] != "#"
+        )
+        if isinstance(command, click.Group):
+            for name in command.list_commands(click.Context(command)):
+                below = command.get_command(click.Context(command), name)
+                assert below is not None
+                look(f"{path} {name}".strip(), below)
+
+    look("", karpenter)
+    return found
+
+
+_EXAMPLES = _examples()
+
+
+@pytest.mark.parametrize(("command", "line"), _EXAMPLES, ids=[f"{path}: {line}" for path, line in _EXAMPLES])
+def test_an_example_of_a_help_text_is_one_that_the_program_takes_and_does_not_hang(
+    command: str, line: str, desk: Path
+) -> None:
+    for name in ("templates.yaml", "stack.yaml", "sandbox.yaml"):
+        (desk / name).write_text("", encoding="utf-8")
+    assert command is not None
+
+    for call in our_calls(line.partition(" #")[0]):
+        _parse(call)
+    # A shell waits for what it substitutes: of a command that stays, it would wait for ever.
+    for inside in re.findall(r"\$\(karpenter ([^)]*)\)", line):
+        assert not any(inside.startswith(each) for each in _STAY), line
+
+
+def test_there_are_examples_to_look_at() -> None:
+    assert len(_EXAMPLES) > 25
+    assert {"controller", "sandbox up", "completion"} <= {path for path, _ in _EXAMPLES}

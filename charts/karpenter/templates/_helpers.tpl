@@ -60,7 +60,7 @@ batchIdleDuration becomes BATCH_IDLE_DURATION. The names of charts before v0.33 
 {{- define "karpenter.settings" -}}
 {{- $variables := dict "clusterCABundle" "CLUSTER_CA_BUNDLE" "isolatedVPC" "ISOLATED_VPC" "reservedENIs" "RESERVED_ENIS" "ignoreDRARequests" "IGNORE_DRA_REQUESTS" "kubeClientQPS" "KUBE_CLIENT_QPS" }}
 {{- $old := dict "clusterName" "clusterName" "clusterEndpoint" "clusterEndpoint" "clusterCABundle" "clusterCABundle" "defaultInstanceProfile" "defaultInstanceProfile" "interruptionQueueName" "interruptionQueue" "interruptionQueue" "interruptionQueue" "isolatedVPC" "isolatedVPC" "vmMemoryOverheadPercent" "vmMemoryOverheadPercent" "reservedENIs" "reservedENIs" }}
-{{- $settings := omit (deepCopy .Values.settings) "aws" "featureGates" }}
+{{- $settings := omit (deepCopy .Values.settings) "aws" "featureGates" "stateNamespace" }}
 {{- range $key, $value := .Values.settings.aws }}
 {{- if and (hasKey $old $key) (ne (toString $value) "") }}
 {{- $new := get $old $key }}
@@ -85,4 +85,17 @@ batchIdleDuration becomes BATCH_IDLE_DURATION. The names of charts before v0.33 
 {{- end }}
 - name: FEATURE_GATES
   value: {{ join "," $gates | quote }}
+{{- end }}
+
+{{/*
+Where launches under way and what was learnt are kept, as ConfigMaps: the release's namespace, or one of its own where
+that is kube-system. Rights on the ConfigMaps of kube-system would reach aws-auth.
+*/}}
+{{- define "karpenter.stateNamespace" -}}
+{{- $own := ternary "karpenter-state" .Release.Namespace (eq .Release.Namespace "kube-system") }}
+{{- $chosen := default $own .Values.settings.stateNamespace }}
+{{- if eq $chosen "kube-system" }}
+{{- fail "settings.stateNamespace is kube-system, and rights on its ConfigMaps would reach aws-auth: leave it empty, or name a namespace of Karpenter's own" }}
+{{- end }}
+{{- $chosen }}
 {{- end }}

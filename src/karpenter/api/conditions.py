@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from karpenter.api.meta import Condition, ConditionStatus, ObjectMeta
+from karpenter.api.meta import Condition, ObjectMeta
 from karpenter.errors import KarpenterError
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "INITIALIZED",
     "INSTANCE_PROFILE_READY",
     "INSTANCE_TERMINATING",
+    "INSTANCE_TERMINATION_HEALTHY",
     "LAUNCHED",
     "LIMITED_BY_QUOTAS",
     "MACHINE_NAMES",
@@ -87,6 +88,8 @@ SECURITY_GROUPS_READY: Final = "SecurityGroupsReady"
 INSTANCE_PROFILE_READY: Final = "InstanceProfileReady"
 PLACEMENT_GROUP_READY: Final = "PlacementGroupReady"
 CAPACITY_RESERVATIONS_READY: Final = "CapacityReservationsReady"
+# Ours: False while the cloud refuses to end an instance of the class; it informs and decides nothing.
+INSTANCE_TERMINATION_HEALTHY: Final = "InstanceTerminationHealthy"
 
 # CapacityBuffer.
 READY_FOR_PROVISIONING: Final = "ReadyForProvisioning"
@@ -227,6 +230,20 @@ class ConditionSet:
         kept = tuple(each for each in self.conditions if each.type != condition_type)
         return self if len(kept) == len(self.conditions) else replace(self, conditions=kept)
 
+    def rebased(self, before: Iterable[Condition], onto: ConditionSet) -> ConditionSet:
+        """Return another set of the same object with what was changed here; what others changed there stays.
+
+        Args:
+            before: The conditions that this set was made from.
+            onto: The conditions that the object has now.
+        """
+        known = ConditionSet.of(self.types, self.metadata, before)
+        for each in self.conditions:
+            if each.type != self.types.root and each != known.get(each.type):
+                since = each.last_transition_time or _NO_TIME
+                onto = onto._set(each.type, each.status, each.reason, each.message, since)
+        return onto
+
     def to_wire(self) -> list[dict[str, object]]:
         """Return the conditions as the API wants them: every field that it demands, even where it is empty."""
         return [
@@ -260,7 +277,7 @@ class ConditionSet:
         return condition.status if condition else "Unknown"
 
     def _set(
-        self, condition_type: str, status: ConditionStatus, reason: str, message: str, now: datetime
+        self, condition_type: str, status: str, reason: str, message: str, now: datetime
     ) -> ConditionSet:
         before = self.get(condition_type)
         after = Condition(

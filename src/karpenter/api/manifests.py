@@ -23,7 +23,7 @@ import yaml
 
 from karpenter.errors import KarpenterError
 
-__all__ = ["Manifest", "ManifestError", "read_manifests", "write_yaml"]
+__all__ = ["Manifest", "ManifestError", "iter_manifests", "read_manifests", "write_yaml"]
 
 _LARGEST_FILE_BYTES: Final = 10 * 1024 * 1024
 _DEEPEST: Final = 100
@@ -96,6 +96,15 @@ def read_manifests(text: str | bytes, source: str = "-") -> tuple[Manifest, ...]
     Raises:
         ManifestError: the text is neither YAML nor JSON, or too large, or a document is not an object.
     """
+    return tuple(iter_manifests(text, source))
+
+
+def iter_manifests(text: str | bytes, source: str = "-") -> Iterator[Manifest]:
+    """Yield the objects of a file as they are read; see ``read_manifests``.
+
+    Raises:
+        ManifestError: the text is neither YAML nor JSON, or too large, or a document is not an object.
+    """
     place = _Place(source, 1, 1)
     if len(text) > _LARGEST_FILE_BYTES:
         size = f"{_LARGEST_FILE_BYTES // 1024 // 1024} MiB"
@@ -107,7 +116,8 @@ def read_manifests(text: str | bytes, source: str = "-") -> tuple[Manifest, ...]
             line = error.object.count(b"\n", 0, error.start) + 1
             _fail(_Place(source, line, 1), "the file is not UTF-8 text", "save it as UTF-8")
     text = text.removeprefix("\ufeff")
-    return tuple(manifest for document in _documents(text, source) for manifest in _manifests(document))
+    for document in _documents(text, source):
+        yield from _manifests(document)
 
 
 def write_yaml(objects: Iterable[Mapping[str, Any]]) -> str:

@@ -3,6 +3,8 @@
 
 ======================  =============================================================================
 ``main``                the commands, loaded when asked for; how errors and exit codes are made
+``groups``              groups of commands, and what a mistyped command or option was meant to be
+``program``             how this program is called, for what people are told to type
 ``convert``, ``demo``   one module or package per command
 ``sandbox``             ``stack`` and ``scenarios`` for all of it; ``kubeapi``, ``kubelets``, ``workloads`` its parts
 ``inputs``              manifests from files, directories and standard input

@@ -26,7 +26,7 @@ from karpenter.kit.clock import SystemClock
 from karpenter.kube import load_config
 from karpenter.observe import configure, get_log
 from karpenter.operator.process import prepare_process
-from karpenter.operator.settings import Setting, Settings, SettingsError, read_settings, table
+from karpenter.operator.settings import Settings, SettingsError, read_settings, table
 
 __all__ = ["command"]
 
@@ -36,7 +36,8 @@ Examples:
   karpenter controller --cluster-name prod --interruption-queue prod
 \b
   # Against the EC2 model instead of AWS.
-  eval "$(karpenter sandbox ec2 --port 4566 | head -1)" && export AWS_ENDPOINT_URL
+  karpenter sandbox ec2 --port 4566 &
+  export AWS_ENDPOINT_URL=http://127.0.0.1:4566 AWS_REGION=us-west-2 AWS_ACCESS_KEY_ID=x AWS_SECRET_ACCESS_KEY=x
   karpenter controller --cluster-name sandbox --disable-leader-election=true
 
 Exit codes: 0 stopped as asked, 1 it could not start, 2 a setting makes no sense."""
@@ -48,7 +49,7 @@ class _Grouped(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         rows: dict[str, list[tuple[str, str]]] = {}
         for setting in table():
-            default = _shown(setting)
+            default = setting.shown_default.replace(",", ", ")  # so that it can be wrapped
             text = f"{setting.text} [{setting.env}{f'; default {default}' if default else ''}]"
             rows.setdefault(setting.group, []).append((f"{setting.flag} VALUE", text))
         for group, entries in rows.items():
@@ -61,16 +62,6 @@ class _Grouped(click.Command):
         ]
         with formatter.section("Options"):
             formatter.write_dl([record for record in own if record is not None])
-
-
-def _shown(setting: Setting) -> str:
-    if setting.example and not isinstance(setting.default, str | int | float):
-        return ""
-    if isinstance(setting.default, bool):
-        return str(setting.default).lower()
-    if isinstance(setting.default, float) and setting.example:
-        return f"{setting.default:g}s"
-    return str(setting.default)
 
 
 def _options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,12 +9,13 @@ it comes.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 import click
 
 from karpenter.api.legacy import Conversion, ObjectRef, Step, convert
+from karpenter.api.legacy.conversion.progress import counted
 from karpenter.api.manifests import Manifest, write_yaml
 from karpenter.cli import output
 from karpenter.cli.inputs import read_objects
@@ -90,12 +91,18 @@ def command(
     other kinds, and those that are v1 already, are printed as they are, in their place. Give pools together with their
     node classes: kubelet settings move from the one to the other.
     """
-    with output.patiently(f"reading {', '.join(sources)} ..."):
-        manifests = read_objects(sources, recursive=recursive)
-    with output.patiently(f"converting {len(manifests)} objects ..."):
+    with output.patiently(f"reading {', '.join(sources)} ...") as progress:
+
+        def tell(stage: str, done: int, total: int) -> None:
+            progress.text = f"{stage} {done:,} of {total:,} objects ..."
+
+        def tell_read(name: str, count: int) -> None:
+            progress.text = f"reading {name}: {count:,} objects so far ..."
+
+        manifests = read_objects(sources, recursive=recursive, tell=tell_read)
         objects = [manifest.object for manifest in manifests]
-        conversion = convert(objects, to=to, default_instance_profile=default_instance_profile)
-        text = rendered(conversion, "diff" if as_diff else form)
+        conversion = convert(objects, to=to, default_instance_profile=default_instance_profile, tell=tell)
+        text = rendered(conversion, "diff" if as_diff else form, tell)
     output.write_data(text)
     for label, line in findings(conversion, manifests):
         output.say(line, label)
@@ -103,14 +110,19 @@ def command(
         ctx.exit(REFUSED)
 
 
-def rendered(conversion: Conversion, form: Literal["yaml", "json", "diff"]) -> str:
-    """Returns the converted objects as text."""
+def rendered(
+    conversion: Conversion,
+    form: Literal["yaml", "json", "diff"],
+    tell: Callable[[str, int, int], None] = lambda _stage, _done, _total: None,
+) -> str:
+    """Returns the converted objects as text; ``tell`` hears how far that is."""
     if form == "diff":
-        return "".join(_difference(step) for step in conversion.steps if step.converted)
+        steps = [step for step in conversion.steps if step.converted]
+        return "".join(_difference(step) for step in counted("comparing", steps, tell))
     if form == "json":
         listed = {"apiVersion": "v1", "kind": "List", "items": list(conversion.objects)}
         return json.dumps(listed, indent=2, ensure_ascii=False) + "\n"
-    return write_yaml(conversion.objects)
+    return "---\n".join(write_yaml([each]) for each in counted("writing", conversion.objects, tell))
 
 
 def findings(conversion: Conversion, manifests: Sequence[Manifest]) -> Iterator[tuple[str, str]]:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from karpenter.api.manifests import Manifest, ManifestError, read_manifests
+from karpenter.api.manifests import Manifest, ManifestError, iter_manifests
 from karpenter.cli.main import InputError
 
 __all__ = ["read_objects"]
@@ -21,8 +21,18 @@ __all__ = ["read_objects"]
 _SUFFIXES = {".yaml", ".yml", ".json"}
 
 
-def read_objects(sources: Sequence[str], *, recursive: bool = False) -> list[Manifest]:
+def read_objects(
+    sources: Sequence[str],
+    *,
+    recursive: bool = False,
+    tell: Callable[[str, int], None] = lambda _name, _count: None,
+) -> list[Manifest]:
     """Returns the objects of all sources in order; ``-`` is standard input.
+
+    Args:
+        sources: Files and directories.
+        recursive: Whether the directories below a directory are read too.
+        tell: Is told which file is being read, and how many objects there are so far.
 
     Raises:
         InputError: A source cannot be read, or there is no object in any.
@@ -31,7 +41,9 @@ def read_objects(sources: Sequence[str], *, recursive: bool = False) -> list[Man
     for source in sources:
         for name, text in _texts(source, recursive=recursive):
             try:
-                objects += read_manifests(text, name)
+                for manifest in iter_manifests(text, name):
+                    tell(name, len(objects))
+                    objects.append(manifest)
             except ManifestError as error:
                 raise InputError(error.message, hint=error.hint) from error
     if not objects:

@@ -23,6 +23,7 @@ import click
 import yaml
 
 from karpenter.cli import output
+from karpenter.cli.groups import CommandGroup
 from karpenter.cli.main import REFUSED
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ Exit codes: 0 done, or nothing to do; 1 something is missing (--check), in the w
 line makes no sense."""
 
 
-@click.group("install")
+@click.group("install", cls=CommandGroup)
 def command() -> None:
     """Prepare a cluster and its AWS account for the controller."""
 
@@ -137,7 +138,7 @@ def aws(common: _Common, *, only_plan: bool, only_check: bool, emit: str | None,
     return 0
 
 
-@click.group("uninstall")
+@click.group("uninstall", cls=CommandGroup)
 def uninstall_command() -> None:
     """Take back what an installation made."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ import click
 from karpenter.cli import output
 from karpenter.cli.main import InputError
 from karpenter.cli.running import told_to_stop
+from karpenter.cli.versions import kubernetes_version
 from karpenter.errors import KarpenterError
 
 if TYPE_CHECKING:
@@ -59,6 +61,9 @@ Examples:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Where to write the kubeconfig; without it into a temporary file.",
 )
+@kubernetes_version(
+    "--kubernetes-version", "", "The version to announce. [default: the one that it behaves like]"
+)
 @click.option(
     "--audit-log", type=click.Path(dir_okay=False, path_type=Path), help="File that gets a line a request."
 )
@@ -68,6 +73,7 @@ def kube(
     token_file: Path | None,
     state: Path | None,
     kubeconfig_out: Path | None,
+    kubernetes_version: str,
     audit_log: Path | None,
 ) -> None:
     """Serve a Kubernetes API that the real kubectl works with.
@@ -77,6 +83,8 @@ def kube(
     """
     # Loaded here and not above: the other commands start faster.
     from karpenter.sandbox.kube.engine.engine import Engine  # noqa: PLC0415
+    from karpenter.sandbox.kube.kubeconfig import write_kubeconfig  # noqa: PLC0415
+    from karpenter.sandbox.kube.serving.certificates import CERTIFICATE, serving_context  # noqa: PLC0415
     from karpenter.sandbox.kube.serving.server import ADMIN, Server  # noqa: PLC0415
     from karpenter.sandbox.kube.serving.tokens import TokenFileError, read_tokens  # noqa: PLC0415
     from karpenter.sandbox.kube.storage.keeping import Keeper, StateError  # noqa: PLC0415
@@ -92,30 +100,42 @@ def kube(
         users = {**(read_tokens(token_file) if token_file else {}), secret: ADMIN}
     except TokenFileError as refused:
         raise InputError(refused.message, hint=refused.hint) from refused
-    server = Server(Engine(store), users=users, port=port, audit_log=audit_log)
-    try:
-        asyncio.run(_serve(server, secret, kubeconfig_out, keeper))
-    except KarpenterError as refused:
-        raise InputError(refused.message, hint=refused.hint) from refused
+    with tempfile.TemporaryDirectory(prefix="karpenter-sandbox-") as temporary:
+        certificates = state or Path(temporary)
+        server = Server(
+            Engine(store),
+            users=users,
+            port=port,
+            tls=serving_context(certificates),
+            version=kubernetes_version,
+            audit_log=audit_log,
+        )
+        path = kubeconfig_out or Path(temporary) / "kubeconfig"
+
+        def write(url: str) -> Path:
+            write_kubeconfig(path, url, secret, (certificates / CERTIFICATE).read_bytes())
+            return path
+
+        try:
+            asyncio.run(_serve(server, write, keeper))
+        except KarpenterError as refused:
+            raise InputError(refused.message, hint=refused.hint) from refused
 
 
-async def _serve(server: Server, token: str, kubeconfig_out: Path | None, keeper: Keeper | None) -> None:
-    from karpenter.sandbox.kube.kubeconfig import write_kubeconfig  # noqa: PLC0415
-
+async def _serve(server: Server, write: Callable[[str], Path], keeper: Keeper | None) -> None:
+    """Serve until told to stop; ``write`` writes the kubeconfig for an address and returns its path."""
     stop = told_to_stop()
     await server.start()
-    with tempfile.TemporaryDirectory(prefix="karpenter-sandbox-") as temporary:
-        path = kubeconfig_out or Path(temporary) / "kubeconfig"
-        write_kubeconfig(path, server.url, token)
-        output.write_data(f"KUBECONFIG={path}\n")
-        output.say(f"a Kubernetes API serves on {server.url}; Ctrl-C ends it")
-        output.say("in another terminal:")
-        output.say(f"  export KUBECONFIG={path}")
-        output.say("  kubectl get namespaces")
-        try:
-            await stop.wait()
-        finally:
-            await server.stop()
-            if keeper is not None:
-                keeper.close()
+    path = write(server.url)
+    output.write_data(f"KUBECONFIG={path}\n")
+    output.say(f"a Kubernetes API serves on {server.url}; Ctrl-C ends it")
+    output.say("in another terminal:")
+    output.say(f"  export KUBECONFIG={path}")
+    output.say("  kubectl get namespaces")
+    try:
+        await stop.wait()
+    finally:
+        await server.stop()
+        if keeper is not None:
+            keeper.close()
     output.say("stopped")

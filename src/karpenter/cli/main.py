@@ -2,9 +2,9 @@
 """The group of commands, and the one place where errors become text and exit codes.
 
 A command's module is imported when the command is run, so that ``karpenter --help`` and the others do not
-wait for it. Exit codes: 0 done, 1 something was refused, 2 the command line or the input cannot be read, 70 a
-mistake of ours, 130 interrupted, 141 the reader of our output went away. No error prints a traceback unless
-KARPENTER_DEBUG is set.
+wait for it. Without a command the help text is shown. Exit codes: 0 done, 1 something was refused, 2 the command line
+or the input cannot be read, 70 a mistake of ours, 130 interrupted, 141 the reader of our output went away. No error
+prints a traceback unless KARPENTER_DEBUG is set.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ import os
 from collections.abc import Mapping, Sequence
 
 import click
+from click.shell_completion import CompletionItem
 
 from karpenter import __version__
 from karpenter.cli import output
+from karpenter.cli.groups import CommandGroup, explained
 from karpenter.errors import KarpenterError
 
 __all__ = ["INTERRUPTED", "OUR_MISTAKE", "REFUSED", "UNREADABLE", "InputError", "karpenter", "run"]
@@ -37,6 +39,8 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "solve": ("karpenter.cli.solve", "Decide which nodes the pods of a problem file get."),
     "sandbox": ("karpenter.cli.sandbox", "A cluster with its AWS account on this machine, to try things in."),
     "demo": ("karpenter.cli.demo", "Show the product at work, without a cluster or an AWS account."),
+    "completion": ("karpenter.cli.completion", "Print a script for the completion of bash, zsh or fish."),
+    "version": ("karpenter.cli.version", "Show the version of this program."),
 }
 
 
@@ -44,7 +48,7 @@ class InputError(KarpenterError):
     """Something that was asked for cannot be read: a missing file, broken YAML."""
 
 
-class _Commands(click.Group):
+class _Commands(CommandGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
         return list(_COMMANDS)
@@ -57,6 +61,16 @@ class _Commands(click.Group):
         command = importlib.import_module(module).command
         assert isinstance(command, click.Command)  # noqa: S101 - narrows the type of a module's attribute
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        # Options by click; commands from the table, because importing them all takes longer than a TAB may.
+        options = super().shell_complete(ctx, incomplete) if incomplete.startswith("-") else []
+        known = [
+            CompletionItem(name, help=text)
+            for name, (_, text) in _COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return [*known, *options]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
@@ -79,9 +93,7 @@ def run(args: Sequence[str]) -> int:
     try:
         code = karpenter.main(list(args), prog_name="karpenter", standalone_mode=False)
     except click.UsageError as mistake:
-        where = mistake.ctx.command_path if mistake.ctx else "karpenter"
-        output.error(mistake.format_message(), f"see '{where} --help'")
-        return UNREADABLE
+        return _misused(mistake, args)
     except (click.Abort, KeyboardInterrupt):
         output.error("interrupted")
         return INTERRUPTED
@@ -101,3 +113,12 @@ def run(args: Sequence[str]) -> int:
         )
         return OUR_MISTAKE
     return code if isinstance(code, int) else 0
+
+
+def _misused(mistake: click.UsageError, args: Sequence[str]) -> int:
+    if isinstance(mistake, click.exceptions.NoArgsIsHelpError):
+        # As kubectl: a group without a command shows what there is, which is no mistake.
+        output.write_data(f"{mistake.format_message()}\n")
+        return 0
+    output.error(*explained(mistake, args))
+    return UNREADABLE

@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from karpenter.cli import output
+from karpenter.cli.groups import CommandGroup
 from karpenter.cli.main import REFUSED
 
 __all__ = ["command"]
@@ -51,7 +52,7 @@ class Finding:
     hint: str = ""
 
 
-@click.group("migrate")
+@click.group("migrate", cls=CommandGroup)
 def command() -> None:
     """Come from managed node groups, or from the Go Karpenter."""
 

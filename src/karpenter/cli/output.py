@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import difflib
 import os
+import shutil
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import Self, TextIO
 
 import click
 
@@ -24,6 +23,7 @@ __all__ = [
     "HINT",
     "PATIENCE_S",
     "WARNING",
+    "Progress",
     "colour_wanted",
     "diff",
     "error",
@@ -40,8 +40,10 @@ HINT = "hint: "
 # What a shell reports for a program that SIGPIPE ended.
 BROKEN_PIPE = 141
 
-# How long a person waits without a word.
+# How long a person waits without a word, and how often a count is brought up to date.
 PATIENCE_S = 2.0
+_ON_A_TERMINAL_S = 0.2
+_ELSEWHERE_S = 10.0
 _LABEL_COLOURS = {ERROR: "red", WARNING: "yellow", HINT: "cyan"}
 _DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -88,16 +90,47 @@ def diff(before: str, after: str, old_name: str, new_name: str) -> str:
     return "".join(f"{_coloured(line) if colour else line}\n" for line in lines)
 
 
-@contextmanager
-def patiently(text: str) -> Iterator[None]:
-    """Says what is going on if the block takes longer than a person likes to wait without a word."""
-    timer = threading.Timer(PATIENCE_S, say, [text])
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+class Progress:
+    """What is going on, said once it takes longer than a person likes to wait without a word.
+
+    On a terminal one line is kept up to date and is gone in the end; elsewhere a line comes now and then, if it is a
+    new one. The worker sets the text as often as it likes; another thread shows it.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._over = threading.Event()
+        self._on_one_line = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._shower = threading.Thread(target=self._show, name="progress", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._shower.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._shower.join()
+
+    def _show(self) -> None:
+        shown = ""
+        wait_s = PATIENCE_S
+        while not self._over.wait(wait_s):
+            wait_s = _ON_A_TERMINAL_S if self._on_one_line else _ELSEWHERE_S
+            if self.text == shown:
+                continue
+            shown = self.text
+            if self._on_one_line:
+                width = max(shutil.get_terminal_size().columns - 1, 20)
+                click.echo(f"\r{shown[:width]}\x1b[K", err=True, nl=False)
+            else:
+                say(shown)
+        if shown and self._on_one_line:
+            click.echo("\r\x1b[K", err=True, nl=False)
+
+
+def patiently(text: str) -> Progress:
+    """Say what is going on if a block takes longer than a person likes to wait without a word."""
+    return Progress(text)
 
 
 def _coloured(line: str) -> str:

@@ -14,7 +14,6 @@ that they and kubectl talk to, see ``cli.kubeapi``.
 from __future__ import annotations
 
 import asyncio
-import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,12 +21,14 @@ from typing import TYPE_CHECKING
 import click
 
 from karpenter.cli import output
+from karpenter.cli.groups import CommandGroup
 from karpenter.cli.kubeapi import kube
 from karpenter.cli.kubelets import kubelets
 from karpenter.cli.main import InputError
 from karpenter.cli.running import told_to_stop
 from karpenter.cli.scenarios import scenario
 from karpenter.cli.stack import down, reset, status, up
+from karpenter.cli.versions import kubernetes_version
 from karpenter.cli.workloads import workloads
 
 if TYPE_CHECKING:
@@ -43,13 +44,7 @@ Examples:
   aws ec2 describe-subnets --filters Name=tag:karpenter.sh/discovery,Values=sandbox"""
 
 
-def _minor_version(_context: click.Context, _option: click.Parameter, value: str) -> str:
-    if not re.fullmatch(r"1\.\d{1,2}", value):
-        raise click.BadParameter(f"{value!r} is not a Kubernetes version such as 1.33")
-    return value
-
-
-@click.group("sandbox")
+@click.group("sandbox", cls=CommandGroup)
 def command() -> None:
     """A cluster with its AWS account, on this machine.
 
@@ -80,15 +75,15 @@ for _each in (up, down, status, reset, scenario, kube, kubelets, workloads):
     type=click.DateTime(["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d"]),
     help="Model time at the start, UTC; without it now.",
 )
-@click.option(
-    "--cluster-version",
-    default="1.33",
-    show_default=True,
-    callback=_minor_version,
-    help="Kubernetes version of the cluster.",
-)
+@kubernetes_version("--cluster-version", "1.33", "Kubernetes version of the cluster.")
 @click.option(
     "--bare", is_flag=True, help="A cluster without an installation: no roles, queue, tags or access."
+)
+@click.option(
+    "--instance-profile",
+    "instance_profiles",
+    multiple=True,
+    help="Instance profile to begin with, with the node role in it; may be given several times.",
 )
 @click.option("--cluster-name", default="sandbox", show_default=True, help="Name of the modelled cluster.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of all chance in the model.")
@@ -107,6 +102,7 @@ def ec2(  # noqa: PLR0913, PLR0917 - one argument an option
     start: datetime | None,
     cluster_version: str,
     bare: bool,
+    instance_profiles: tuple[str, ...],
     cluster_name: str,
     seed: int,
     journal_file: Path | None,
@@ -126,6 +122,8 @@ def ec2(  # noqa: PLR0913, PLR0917 - one argument an option
     from karpenter.sandbox.ec2.server import Server  # noqa: PLC0415
     from karpenter.sandbox.ec2.world import Options  # noqa: PLC0415
 
+    if bare and instance_profiles:
+        raise click.UsageError("--instance-profile needs the node role, which --bare leaves out")
     try:
         told = scenarios.load(scenario_file) if scenario_file else scenarios.Scenario("", ())
     except scenarios.ScenarioError as refused:
@@ -135,6 +133,7 @@ def ec2(  # noqa: PLR0913, PLR0917 - one argument an option
         cluster=cluster_name,
         cluster_version=cluster_version,
         bare=bare,
+        instance_profiles=tuple(dict.fromkeys(instance_profiles)),
         seed=seed,
         limits=Limits(enabled=throttling),
     )
@@ -184,5 +183,6 @@ def _tell(server: Server) -> None:
     output.say(
         f"  export AWS_ENDPOINT_URL={server.url} AWS_REGION={region} AWS_ACCESS_KEY_ID=x AWS_SECRET_ACCESS_KEY=x"
     )
-    output.say("  aws ec2 describe-subnets --filters Name=tag:karpenter.sh/discovery,Values=sandbox")
+    cluster = server.world.options.cluster
+    output.say(f"  aws ec2 describe-subnets --filters Name=tag:karpenter.sh/discovery,Values={cluster}")
     output.say(f"  curl {server.url}/_model     # what can be changed while it runs")

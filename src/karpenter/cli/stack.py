@@ -7,27 +7,31 @@ all is ready and the processes go on; with ``--foreground`` it stays, and they e
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
+from karpenter import facts
 from karpenter.cli import output
 from karpenter.cli.kubelets import SECONDS
 from karpenter.cli.main import REFUSED
+from karpenter.cli.program import program
+from karpenter.cli.versions import kubernetes_version
 
 if TYPE_CHECKING:
-    from karpenter.sandbox.stack.lifecycle import Stack, Status
+    from karpenter.sandbox.stack.lifecycle import Stack, Started, Status
     from karpenter.sandbox.stack.record import Record
 
 __all__ = [
@@ -45,6 +49,7 @@ __all__ = [
 
 Form = Literal["text", "json"]
 _LOOK_S: Final = 0.5
+_CLUSTER_NAME: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,99}")
 
 _UP_EXAMPLES = """\b
 Examples:
@@ -53,6 +58,9 @@ Examples:
 \b
   # Ten times as fast, with two replicas of the controller, beside the first one.
   karpenter sandbox up --name fast --speed 10 --replicas 2
+\b
+  # As a cluster of yours: its name, its version, and settings of the controller.
+  karpenter sandbox up --cluster-name prod --kubernetes-version 1.32 --region ap-northeast-2 --set log-level=debug
 \b
   # What died is started again; what is in the cluster stays.
   karpenter sandbox up
@@ -71,6 +79,14 @@ FORM = click.option(
     show_default=True,
     help="Form of the output.",
 )
+
+
+def _checked_name(_context: click.Context, _option: click.Parameter, value: str) -> str:
+    if not _CLUSTER_NAME.fullmatch(value):
+        raise click.BadParameter(
+            f"{value!r} is not a name that EKS takes: letters, digits, - and _, at most 100"
+        )
+    return value
 
 
 @click.command("up", epilog=_UP_EXAMPLES)
@@ -92,7 +108,38 @@ FORM = click.option(
     help="Replicas of the controller; one leads.",
 )
 @click.option("--region", default="us-west-2", show_default=True, help="The region to model.")
-@click.option("--keep", is_flag=True, help="Keep what is in the cluster when it is taken down.")
+@click.option(
+    "--cluster-name",
+    default="sandbox",
+    show_default=True,
+    callback=_checked_name,
+    help="Name of the cluster in EKS; roles, queue and discovery tags are named after it.",
+)
+@kubernetes_version(
+    "--kubernetes-version",
+    "1.34",
+    "Version of the API, of the cluster in EKS and of images; AL2 needs 1.32 or older.",
+)
+@click.option(
+    "--bare", is_flag=True, help="An account without an installation: no roles, queue, tags or access."
+)
+@click.option(
+    "--default-instance-profile",
+    default="",
+    metavar="NAME",
+    help="Instance profile of AWSNodeTemplates that name none; it is made, unless with --bare.",
+)
+@click.option(
+    "--feature-gates", default="", metavar="GATES", help="Of the controller, such as NodeRepair=true."
+)
+@click.option(
+    "--set",
+    "pairs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Any other setting of the controller, such as log-level=debug; may be given several times.",
+)
+@click.option("--keep", is_flag=True, help="Keep what is in it when it is taken down.")
 @click.option("--default-pool", is_flag=True, help="Apply a NodePool and an EC2NodeClass 'default'.")
 @click.option(
     "--foreground", is_flag=True, help="Stay; Ctrl-C, or whatever ends this command, ends all of it."
@@ -115,22 +162,27 @@ def up(
     """Start a cluster with its AWS account, or mend it.
 
     Starts a Kubernetes API, its controllers and scheduler, a model of EC2, the kubelets of its machines and Karpenter,
-    each a process on loopback. What runs already is left alone; what died is started again.
+    each a process on loopback. What runs already is left alone; what died is started again, with what was in it.
     """
-    from karpenter.sandbox.stack.record import Options  # noqa: PLC0415 - the other commands start faster
+    # Here and not above: the other commands start faster.
+    from karpenter.cli.controllerflags import controller_settings  # noqa: PLC0415
+    from karpenter.sandbox.stack.record import Options  # noqa: PLC0415
 
-    given = [each for each in wishes if _was_given(ctx, each)]
+    wishes["settings"] = controller_settings(
+        wishes.pop("pairs"),
+        feature_gates=wishes.pop("feature_gates"),
+        default_instance_profile=wishes.pop("default_instance_profile"),
+    )
+    given = [each for each in wishes if _was_given(ctx, each) or (each == "settings" and wishes[each])]
     ports = {key: value for key, value in (("kube", port), ("ec2", ec2_port)) if value is not None}
     told = threading.Event()
     stack = stack_of(name, told)
 
     def bring_up(*, owned: bool) -> Record:
         with output.patiently("starting; this takes some seconds ..."):
-            record, started = stack.up(
-                Options(**wishes), ports=ports, owned=owned, pool=default_pool, given=given
-            )
-        _tell_up(stack, record, started, form)
-        return record
+            started = stack.up(Options(**wishes), ports=ports, owned=owned, pool=default_pool, given=given)
+        _tell_up(stack, started, form)
+        return started.record
 
     if not foreground:
         bring_up(owned=False)
@@ -181,7 +233,7 @@ def status(ctx: click.Context, name: str, form: Form) -> None:
         for stack, each in zip(stacks, found, strict=True):
             output.write_data(_table(stack, each))
     if not found:
-        output.say("there is no sandbox; start one with 'karpenter sandbox up'")
+        output.say(f"there is no sandbox; start one with '{program()} sandbox up'")
     if not found or any(each.state != "up" for each in found):
         ctx.exit(REFUSED)
 
@@ -221,7 +273,7 @@ def named(name: str) -> str:
     return "" if name == "default" else f" --name {name}"
 
 
-@contextmanager
+@contextlib.contextmanager
 def until_told(told: threading.Event | None = None) -> Iterator[threading.Event]:
     """Gives an event that SIGINT, SIGTERM and SIGHUP set for the length of a block, instead of ending us."""
     told = told or threading.Event()
@@ -249,6 +301,10 @@ def as_data(stack: Stack, found: Status) -> dict[str, Any]:
         "ec2": record.ec2,
         "region": record.options.region,
         "speed": record.options.speed,
+        "prices": facts.price_region(record.options.region),
+        "clusterName": record.options.cluster_name,
+        "kubernetesVersion": record.options.kubernetes_version,
+        "settings": record.options.settings,
         "replicas": record.options.replicas,
         "keep": record.options.keep,
         "processes": [
@@ -267,20 +323,28 @@ def as_data(stack: Stack, found: Status) -> dict[str, Any]:
 
 
 def next_steps(stack: Stack, record: Record) -> list[str]:
-    """Gives what to type next, a line each."""
+    """Return what to type next, a line each."""
+    from karpenter.sandbox.stack.pieces import aws_environ  # noqa: PLC0415
+
     lines = [f"  export KUBECONFIG={shlex.quote(str(stack.home.kubeconfig))}"]
     if shutil.which("kubectl") is None:
+        trust = f"--cacert {shlex.quote(str(stack.home.authority))}"
         lines += [
             "  kubectl is not installed; the API answers others too:",
-            f"  curl -H 'Authorization: Bearer {record.token}' {record.server}/api/v1/nodes",
+            f"  curl {trust} -H 'Authorization: Bearer {record.token}' {record.server}/api/v1/nodes",
         ]
     else:
         lines += [
             "  kubectl get nodepools,nodes",
             "  kubectl create deployment web --image=nginx --replicas=3",
         ]
+    if record.options.bare:
+        lines += [
+            f"  export {' '.join(f'{name}={value}' for name, value in aws_environ(record).items())}",
+            f"  {program()} install aws --cluster-name {record.options.cluster_name}",
+        ]
     option = named(record.name)
-    return [*lines, f"  karpenter sandbox status{option}", f"  karpenter sandbox down{option}"]
+    return [*lines, f"  {program()} sandbox status{option}", f"  {program()} sandbox down{option}"]
 
 
 def _was_given(ctx: click.Context, name: str) -> bool:
@@ -288,21 +352,59 @@ def _was_given(ctx: click.Context, name: str) -> bool:
     return source is not None and source.name not in {"DEFAULT", "DEFAULT_MAP"}
 
 
-def _tell_up(stack: Stack, record: Record, started: list[str], form: Form) -> None:
+def _tell_up(stack: Stack, started: Started, form: Form) -> None:
+    record = started.record
     if form == "json":
         output.write_data(_as_json(as_data(stack, stack.status())))
     else:
         output.write_data(f"export KUBECONFIG={shlex.quote(str(stack.home.kubeconfig))}\n")
     every = len(record.children)
-    if not started:
+    where = f"(API {record.server}, EC2 model {record.ec2})"
+    if not started.names:
         output.say(f"the sandbox {record.name!r} was up already, all {every} processes")
-    elif len(started) < every:
-        output.say(f"the sandbox {record.name!r} is mended: {', '.join(started)} started again")
+    elif len(started.names) < every:
+        output.say(f"the sandbox {record.name!r} is mended: {', '.join(started.names)} started again")
+    elif started.restored:
+        output.say(
+            f"the sandbox {record.name!r} is up again, with what was in it: {_contents(stack)}  {where}"
+        )
     else:
-        output.say(f"the sandbox {record.name!r} is up  (API {record.server}, EC2 model {record.ec2})")
+        output.say(f"the sandbox {record.name!r} is up  {where}")
+    for what in started.lost:
+        output.say(f"{what} is lost: there is no trace of it in {stack.home.directory}", output.WARNING)
+    if notice := _price_notice(record.options.region):
+        output.say(notice)
     output.say("what to type next:")
     for line in next_steps(stack, record):
         output.say(line)
+
+
+def _contents(stack: Stack) -> str:
+    """Return how much there is in the cluster and in the account, in a few words."""
+    from karpenter.sandbox.stack.errors import CallError  # noqa: PLC0415
+
+    try:
+        with contextlib.closing(stack.kube()) as api, contextlib.closing(stack.model()) as model:
+            counts = {
+                "nodes": len(api.items("/api/v1/nodes")),
+                "pods": len(api.items("/api/v1/pods")),
+                "instances": sum(
+                    each.get("state") not in {"terminated", "shutting-down"}
+                    for each in model.state()["ec2"]["instances"]
+                ),
+            }
+    except CallError as refused:
+        return refused.message
+    return ", ".join(f"{count} {what}" for what, count in counts.items())
+
+
+def _price_notice(region: str) -> str:
+    used = facts.price_region(region)
+    return (
+        ""
+        if used == region
+        else f"prices are the list prices of {used}: those of {region} are not known here"
+    )
 
 
 def _watch(stack: Stack, told: threading.Event) -> None:
@@ -315,15 +417,16 @@ def _watch(stack: Stack, told: threading.Event) -> None:
                 output.say(
                     f"{each.name} has ended: {each.error or 'there is no error in its log'}", output.WARNING
                 )
-                output.say(f"'karpenter sandbox up{named(found.record.name)}' starts it again", output.HINT)
+                output.say(f"'{program()} sandbox up{named(found.record.name)}' starts it again", output.HINT)
         dead = {each.name for each in found.pieces if not each.running}
 
 
 def _table(stack: Stack, found: Status) -> str:
     record = found.record
-    head = f"{record.name}: {found.state}   KUBECONFIG={stack.home.kubeconfig}"
+    notice = _price_notice(record.options.region)
+    head = f"{record.name}: {found.state}   KUBECONFIG={stack.home.kubeconfig}{notice and f'   ({notice})'}"
     if not found.pieces:
-        return f"{head}   (kept; 'karpenter sandbox up{named(record.name)}' brings it back)\n"
+        return f"{head}   (kept; '{program()} sandbox up{named(record.name)}' brings it back)\n"
     rows = [("PROCESS", "STATE", "PID", "SINCE", "ADDRESS", "LAST ERROR")]
     for each in found.pieces:
         state = "running" if each.running else "dead"

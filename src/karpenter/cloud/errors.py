@@ -9,6 +9,7 @@
       NodeClassNotReadyError      the node class cannot be launched from: wait for its condition
       LaunchError                 the cloud refused for a cause that a person must remove; ``reason`` names it
       LaunchPendingError          an earlier launch may still come to light: ask again after ``retry_after_s``
+      TerminationRefusedError     the cloud will not end an instance until a person acts; it runs and costs on
 
 What the network or the cloud's own trouble causes is not here: that is for the cloud's client to retry, and comes
 up as an error of its own once its deadline has passed.
@@ -31,6 +32,7 @@ __all__ = [
     "NodeClaimNotFoundError",
     "NodeClassNotReadyError",
     "SoldOut",
+    "TerminationRefusedError",
 ]
 
 # Reasons that are not one cloud's own; the rest are in that cloud's table of codes.
@@ -109,3 +111,21 @@ class LaunchPendingError(CloudError):
             message, hint=f"ask again in {retry_after_s:g} s; launching now could make a second node"
         )
         self.retry_after_s = retry_after_s
+
+
+class TerminationRefusedError(CloudError):
+    """An instance that the cloud refuses to end.
+
+    Attributes:
+        provider_id: Which one.
+        action: What is not allowed, e.g. ``ec2:TerminateInstances``.
+        resource: On what, as the cloud names it.
+        code: The cloud's own code.
+    """
+
+    def __init__(self, provider_id: str, *, action: str, resource: str, code: str, hint: str = "") -> None:
+        super().__init__(f"{action} on {resource} is refused ({code}): {provider_id} runs on", hint=hint)
+        self.provider_id = provider_id
+        self.action = action
+        self.resource = resource
+        self.code = code

@@ -16,6 +16,7 @@ from typing import Final, Protocol, TypeVar
 
 from karpenter.api import labels
 from karpenter.api.base import EMPTY
+from karpenter.api.core import Node
 from karpenter.api.meta import ConditionStatus
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.api.nodepool import NodePool
@@ -118,6 +119,7 @@ class CloudProvider(Protocol[_NodeClass_contra]):
         Raises:
             NodeClaimNotFoundError: There is none any more.
             LaunchPendingError: It was launched a moment ago and the cloud does not know it yet.
+            TerminationRefusedError: The cloud will not, until a person acts.
         """
         ...
 
@@ -135,6 +137,15 @@ class CloudProvider(Protocol[_NodeClass_contra]):
 
     async def instance_types(self, pool: NodePool, node_class: _NodeClass_contra) -> Sequence[InstanceType]:
         """Return what a pool may buy through a node class, sold-out offerings included and marked."""
+        ...
+
+    async def node_mismatch(self, provider_id: str, node: Node, node_class: _NodeClass_contra | None) -> str:
+        """Return why a Node that names a machine cannot be the one that runs on it; empty if it can.
+
+        Raises:
+            NodeClaimNotFoundError: There is no such machine.
+            LaunchPendingError: The cloud cannot tell yet.
+        """
         ...
 
     async def drift_reason(self, claim: NodeClaim, node_class: _NodeClass_contra) -> str:

@@ -111,12 +111,17 @@ class Scales:
 
     def refused(self, sites: Sequence[Site], saving_per_hour: float) -> tuple[str, float] | None:
         """Return the Balanced pool for which a move is not worth it, and its score; None if there is none."""
+        scores = self.scores(sites, saving_per_hour)
+        return next(((pool, score) for pool, score in scores.items() if score < _LEAST_SCORE), None)
+
+    def scores(self, sites: Sequence[Site], saving_per_hour: float) -> dict[str, float]:
+        """Return what a move saves for what it disturbs, for each Balanced pool that it takes nodes of."""
+        found = {}
         total = sum(site.price or 0.0 for site in sites)
         for pool in sorted({site.pool for site in sites if site.policy.policy is Policy.BALANCED}):
             own = [site for site in sites if site.pool == pool]
             share = sum(site.price or 0.0 for site in own) / total
             saved = saving_per_hour * share / self._cost[pool]
             disturbed = sum(site.disruption for site in own) / self._disruption[pool]
-            if saved / disturbed < _LEAST_SCORE:
-                return pool, saved / disturbed
-        return None
+            found[pool] = saved / disturbed
+        return found

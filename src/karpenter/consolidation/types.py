@@ -265,6 +265,7 @@ class Stage:
         moves: Where the pods of the removed nodes have room.
         saving_per_hour: Price of what goes less price of what comes.
         evictions: How many pods are moved.
+        scores: What it saves for what it disturbs, by pool, where the policy Balanced asked for it.
     """
 
     remove: tuple[str, ...]
@@ -272,6 +273,7 @@ class Stage:
     moves: tuple[Move, ...] = ()
     saving_per_hour: float = 0.0
     evictions: int = 0
+    scores: Mapping[str, float] = field(default=EMPTY, compare=False, repr=False)
 
 
 class VerdictKind(StrEnum):

@@ -14,6 +14,7 @@ the search, it has the last word.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Final
 
 from karpenter.consolidation.ground import Ground, Site
@@ -124,7 +125,8 @@ class Judge:
         cheap = narrowed(launch, terms.most_for_launches, self._ground.settings, from_spot=from_spot)
         if isinstance(cheap, Unfit):
             return sites[0].says(cheap.kind, cheap.words)
-        return stage_of(trial, sites, cheap)
+        stage = stage_of(trial, sites, cheap)
+        return replace(stage, scores=self.scales.scores(sites, stage.saving_per_hour))
 
     def _unpaid(self, sites: list[Site], saving: float, wanted: float) -> Verdict | None:
         """Return why a saving is too small; None if it is not."""

@@ -8,10 +8,12 @@ from datetime import UTC, datetime
 
 from karpenter.consolidation.protection import Obstacle
 from karpenter.consolidation.types import Verdict, VerdictKind
+from karpenter.kit.durations import later
 
 __all__ = ["dollars", "held", "moment", "verdict"]
 
 _HOURS_A_DAY = 24
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def verdict(
@@ -53,4 +55,4 @@ def dollars(per_hour: float) -> str:
 
 def moment(seconds: float) -> str:
     """Write a moment as people do, in UTC and to the second."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return later(_EPOCH, seconds).strftime("%Y-%m-%dT%H:%M:%SZ")

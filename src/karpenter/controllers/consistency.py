@@ -13,7 +13,7 @@ from typing import Final
 from karpenter.api.conditions import CONSISTENT_STATE_FOUND, INITIALIZED, NODE_CLAIM, ConditionSet, is_true
 from karpenter.api.core import Node
 from karpenter.api.nodeclaim import NodeClaim
-from karpenter.controllers.claimstatus import write_status
+from karpenter.controllers.patches import write_status
 from karpenter.kit.clock import Clock
 from karpenter.kit.workqueue import WorkQueue
 from karpenter.kube import Change, Client, Recorder, Subject
@@ -100,7 +100,7 @@ class Consistency:
     async def _write(self, claim: NodeClaim, conditions: ConditionSet) -> bool:
         """Writes the conditions unless somebody else has written meanwhile; tells whether it is done."""
         status = {"conditions": conditions.to_wire()}
-        return await write_status(self._client, self._cluster, claim, status)
+        return await write_status(self._client, self._cluster.informers.claims, claim, status)
 
     def _claim_changed(self, change: Change[NodeClaim]) -> None:
         # The rest of a claim's changes say nothing about its node; the next look comes by itself.

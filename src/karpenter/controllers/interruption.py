@@ -200,7 +200,7 @@ class Interruptions:
             claim.metadata.labels.get(names.NODEPOOL, ""),
             claim.metadata.labels.get(names.CAPACITY_TYPE, ""),
         )
-        self._metrics.claims_disrupted.labels(notice.kind, pool, kind, "", "").inc()
+        self._metrics.claims_disrupted.labels(notice.kind, pool, kind).inc()
         self._log.info(
             "initiating delete from interruption message",
             NodeClaim={"name": name},

@@ -8,6 +8,7 @@ until no claim uses it; then what was made for it in the cloud goes, and our fin
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
@@ -16,16 +17,18 @@ from karpenter.api.base import to_wire
 from karpenter.api.conditions import EC2_NODE_CLASS, ConditionSet
 from karpenter.api.ec2nodeclass import EC2NodeClass, EC2NodeClassSpec, EC2NodeClassStatus
 from karpenter.api.nodeclaim import NodeClaim
+from karpenter.controllers.patches import add_finalizer, patch_decided, remove_finalizer, write_status
 from karpenter.kit.clock import Clock
 from karpenter.kit.workqueue import WorkQueue
-from karpenter.kube import Change, Client, NotFoundError, Recorder, Subject
+from karpenter.kube import Change, Client, Recorder, Subject
 from karpenter.kube.kinds import EC2_NODE_CLASSES
 from karpenter.observe import Metrics, get_log, reporting
-from karpenter.state import STORED_NODE_CLASSES, Cluster
+from karpenter.state import Cluster, Stored
 
 __all__ = ["Look", "NodeClasses", "Remark", "Resolver"]
 
 _IN_USE_AGAIN_S: Final = 600.0
+_CONFLICT_AGAIN_S: Final = 1.0
 _LISTS: Final = ("subnets", "securityGroups", "amis", "capacityReservations", "instanceProfile")
 
 
@@ -129,25 +132,20 @@ class NodeClasses:
         node_class = self._cluster.node_class(name)
         if stored.metadata.deletion_timestamp is not None:
             return await self._end(
-                node_class or EC2NodeClass(metadata=stored.metadata, spec=EC2NodeClassSpec())
+                stored, node_class or EC2NodeClass(metadata=stored.metadata, spec=EC2NodeClassSpec())
             )
         if node_class is None:
-            await self._misread(name)
-            return None
-        if names.EC2NODECLASS_FINALIZER not in stored.metadata.finalizers:
-            await self._patch(
-                name, {"finalizers": [*stored.metadata.finalizers, names.EC2NODECLASS_FINALIZER]}
-            )
+            return await self._misread(stored)
+        classes = self._cluster.informers.classes
+        await add_finalizer(self._client, classes, stored, names.EC2NODECLASS_FINALIZER)
         look = await self._resolver.resolve(node_class)
-        changed = {
-            key: value
-            for key, value in look.annotations.items()
-            if node_class.metadata.annotations.get(key) != value
-        }
-        if changed:
-            await self._patch(name, {"annotations": changed})
-        if look.status != node_class.status:
-            await self._write(node_class, look.status)
+        current = await patch_decided(
+            self._client, classes, stored, functools.partial(_annotated, look.annotations)
+        )
+        if current is None:
+            return None
+        if look.status != node_class.status and not await self._write(stored, current, look.status):
+            return _CONFLICT_AGAIN_S
         for notice in look.remarks:
             words = f"{notice.field}: {notice.message}; {notice.hint}" if notice.hint else notice.message
             self._recorder.tell(
@@ -155,20 +153,20 @@ class NodeClasses:
             )
         return look.look_again_s
 
-    async def _write(self, node_class: EC2NodeClass, status: EC2NodeClassStatus) -> None:
+    async def _write(self, decided_on: Stored, current: Stored, status: EC2NodeClassStatus) -> bool:
+        """Writes a status unless it was decided on words or a status that are no longer there; tells whether."""
+        if (current.metadata.generation, current.status) != (
+            decided_on.metadata.generation,
+            decided_on.status,
+        ):
+            return False
         found: dict[str, Any] = to_wire(status)
         # A merge patch keeps what it does not name: what is no longer found is taken out by name.
         body: dict[str, Any] = {key: found.get(key) for key in _LISTS}
-        body["conditions"] = ConditionSet(EC2_NODE_CLASS, node_class.metadata, status.conditions).to_wire()
-        try:
-            written = await self._client.patch(
-                STORED_NODE_CLASSES, node_class.metadata.name, {"status": body}, subresource="status"
-            )
-        except NotFoundError:
-            return
-        self._cluster.informers.classes.observe(written)
+        body["conditions"] = ConditionSet(EC2_NODE_CLASS, current.metadata, status.conditions).to_wire()
+        return await write_status(self._client, self._cluster.informers.classes, current, body)
 
-    async def _end(self, node_class: EC2NodeClass) -> float | None:
+    async def _end(self, stored: Stored, node_class: EC2NodeClass) -> float | None:
         name = node_class.metadata.name
         if names.EC2NODECLASS_FINALIZER not in node_class.metadata.finalizers:
             return None
@@ -177,6 +175,8 @@ class NodeClasses:
             for claim in self._cluster.informers.claims
             if claim.spec.node_class_ref.name == name
         ]
+        # A claim that does not decode may use it too.
+        users += [each.name for each in self._cluster.informers.claims.unreadable.values()]
         if users:
             shown = ", ".join(sorted(users)[:5])
             self._recorder.tell(
@@ -187,14 +187,15 @@ class NodeClasses:
             )
             return _IN_USE_AGAIN_S
         await self._resolver.cleanup(node_class)
-        left = [each for each in node_class.metadata.finalizers if each != names.EC2NODECLASS_FINALIZER]
-        await self._patch(name, {"finalizers": left})
+        await remove_finalizer(
+            self._client, self._cluster.informers.classes, stored, names.EC2NODECLASS_FINALIZER
+        )
         self._log.info("deleted nodeclass", EC2NodeClass={"name": name})
         return None
 
-    async def _misread(self, name: str) -> None:
+    async def _misread(self, stored: Stored) -> float | None:
         """Says on a class that cannot be understood why it is not used."""
-        stored = self._cluster.informers.classes.get(name)
+        name = stored.metadata.name
         problem = next(
             (
                 each.problem
@@ -203,28 +204,16 @@ class NodeClasses:
             ),
             "not understood",
         )
-        if stored is None or any(
-            each.get("message") == problem for each in stored.status.get("conditions") or ()
-        ):
-            return
+        if any(each.get("message") == problem for each in stored.status.get("conditions") or ()):
+            return None
         reason = "EC2NodeClassValidationFailed"
         self._recorder.tell(Subject.of(EC2_NODE_CLASSES, stored), reason, problem, type="Warning")
         conditions = ConditionSet.of(EC2_NODE_CLASS, stored.metadata).false(
             "ValidationSucceeded", self._clock.now(), reason=reason, message=problem
         )
-        body = {"status": {"conditions": conditions.to_wire()}}
-        written = await self._client.patch(STORED_NODE_CLASSES, name, body, subresource="status")
-        self._cluster.informers.classes.observe(written)
-
-    async def _patch(self, name: str, metadata: Mapping[str, Any]) -> None:
-        try:
-            written = await self._client.patch(STORED_NODE_CLASSES, name, {"metadata": dict(metadata)})
-        except NotFoundError:
-            return
-        if written.metadata.deletion_timestamp is not None and not written.metadata.finalizers:
-            self._cluster.informers.classes.observe_gone(written)
-        else:
-            self._cluster.informers.classes.observe(written)
+        body = {"conditions": conditions.to_wire()}
+        is_done = await write_status(self._client, self._cluster.informers.classes, stored, body)
+        return None if is_done else _CONFLICT_AGAIN_S
 
     def _class_changed(self, change: Change[Any]) -> None:
         """Looks again when the class's words have changed, or it is going; not at every status that we write."""
@@ -242,3 +231,9 @@ class NodeClasses:
             stored = self._cluster.informers.classes.get(name)
             if stored is not None and stored.metadata.deletion_timestamp is not None:
                 self._queue.add(name)
+
+
+def _annotated(wanted: Mapping[str, str], stored: Stored) -> Mapping[str, Any]:
+    known = stored.metadata.annotations
+    changed = {key: value for key, value in wanted.items() if known.get(key) != value}
+    return {"metadata": {"annotations": changed}} if changed else {}

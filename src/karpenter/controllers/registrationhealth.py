@@ -2,10 +2,13 @@
 """Whether the nodes of a NodePool come to be what they are made for, and a pause for pools whose nodes do not.
 
 Each claim of a pool ends one way: its node registers, or it goes without having done so, because the launch or the
-registration took too long or the instance died first. The last four results decide NodeRegistrationHealthy, which
-informs; a change of the pool or of its node class begins anew. Three failures in a row for the same cause make the
-pool pause, longer each time: whatever is wrong would only be bought again. A node that is ready and that none of the
-pods it was made for comes to is such a failure too.
+registration took too long, the instance died first, or it is not what the claim asks for. The last four results decide
+NodeRegistrationHealthy, which informs; a change of the pool or of its node class resets it. Three failures in a row
+make the pool pause, longer each time: whatever is wrong would only be bought again. A node that registers and does not
+become ready in time, and one that is ready and that none of the pods it was made for comes to, are such failures too.
+
+Failures are counted before the pods of the claim are planned anew: one pod gets three nodes that do not work before the
+pause, not four.
 
 Claims that are deleted for other reasons, such as sold-out capacity or by hand, are no result.
 """
@@ -13,6 +16,7 @@ Claims that are deleted for other reasons, such as sold-out capacity or by hand,
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -32,19 +36,30 @@ from karpenter.api.core import Pod
 from karpenter.api.meta import Condition
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.api.nodepool import NodePool
+from karpenter.controllers.patches import write_status
 from karpenter.kit.backoff import BackoffPolicy
 from karpenter.kit.clock import Clock
 from karpenter.kit.workqueue import WorkQueue
-from karpenter.kube import Change, Client, ConflictError, NotFoundError, Recorder, Subject
-from karpenter.model.pods import is_terminal
+from karpenter.kube import Change, Client, Recorder, Subject
+from karpenter.model.pods import is_reschedulable, is_terminal
 from karpenter.observe import Decision, DecisionKind, DecisionLog, Metrics, get_log, reporting
-from karpenter.state import STORED_NODE_POOLS, Cluster, Stored
+from karpenter.state import Cluster, Stored
 
-__all__ = ["NEVER_USED", "Failure", "HealthSettings", "LaunchBreaker", "RegistrationHealth", "failure_of"]
+__all__ = [
+    "NEVER_USED",
+    "NOT_INITIALIZED",
+    "REGISTRATION_FAILED",
+    "Failure",
+    "HealthSettings",
+    "LaunchBreaker",
+    "RegistrationHealth",
+    "failure_of",
+]
 
 REGISTRATION_FAILED: Final = "RegistrationFailed"
 LAUNCH_FAILED: Final = "LaunchFailed"
 INSTANCE_GONE: Final = "InstanceGone"
+NOT_INITIALIZED: Final = "NodeNotInitialized"
 NEVER_USED: Final = "NodeNeverUsed"
 
 _WINDOW: Final = 4
@@ -55,7 +70,8 @@ _ROUNDING: Final = timedelta(seconds=2)
 _NODE: Final = "node/"
 # Arbitrary: many times what goes between two collections.
 _REMEMBERED: Final = 1000
-_PAUSES: Final = BackoffPolicy(base_s=60.0, cap_s=1800.0, jitter=0.1)
+# Long enough for a person to read why, short enough for a trouble that passes by itself.
+_PAUSES: Final = BackoffPolicy(base_s=300.0, cap_s=1800.0, jitter=0.1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +84,13 @@ class HealthSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class _Pause:
+    until: float
+    cause: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Failure:
     """Why a claim came to nothing: what failures are told apart by, the condition's reason, and a sentence."""
 
@@ -77,10 +100,14 @@ class Failure:
 
 
 class LaunchBreaker:
-    """Pauses pools whose nodes fail in a row for the same cause; what was begun is not stopped."""
+    """Pauses pools whose nodes fail in a row; what was begun is not stopped.
+
+    Failures for different causes add up: a pod that gets a node which does not work is no better off for the next one
+    failing otherwise. A success takes back the failures of the stages that it passed.
+    """
 
     def __init__(self, clock: Clock, *, after: int = 3, pauses: BackoffPolicy = _PAUSES) -> None:
-        """Makes a breaker that pauses nobody.
+        """Make a breaker that pauses no pool.
 
         Args:
             clock: Where its time comes from.
@@ -90,55 +117,79 @@ class LaunchBreaker:
         self._clock = clock
         self._after = after
         self._pauses = pauses
-        self._failures: dict[str, dict[str, int]] = {}
-        self._until: dict[str, tuple[float, str]] = {}
+        self._failures: dict[str, list[str]] = {}
+        self._until: dict[str, _Pause] = {}
+        self._listeners: list[Callable[[str], None]] = []
 
-    def failed(self, pool: str, cause: str) -> float:
-        """Notes a failure and gives the seconds of the pause that it begins; 0.0 if it begins none."""
+    def on_change(self, listener: Callable[[str], None]) -> None:
+        """Add a listener, which hears of each pool whose pause begins or is ended early."""
+        self._listeners.append(listener)
+
+    def failed(self, pool: str, cause: str, message: str = "") -> float:
+        """Note a failure and return the seconds of the pause that it begins; 0.0 if it begins none."""
         if self.is_backing_off(pool):
             # It was begun before the pause; only what is tried after it says anything new.
             return 0.0
-        counts = self._failures.setdefault(pool, {})
-        counts[cause] = counts.get(cause, 0) + 1
-        pause_s = self._pauses.delay_s(counts[cause] - self._after + 1, (pool, cause))
+        failures = self._failures.setdefault(pool, [])
+        failures.append(cause)
+        pause_s = self._pauses.delay_s(len(failures) - self._after + 1, (pool, cause))
         if pause_s:
-            self._until[pool] = (self._clock.monotonic() + pause_s, cause)
+            again = self._clock.now() + timedelta(seconds=pause_s)
+            words = (
+                f"nodes fail in a row ({cause}){f': {message}' if message else ''};"
+                f" none is made until {again:%H:%M:%S} UTC"
+            )
+            self._until[pool] = _Pause(self._clock.monotonic() + pause_s, cause, words)
+            self._changed(pool)
         return pause_s
 
     def registered(self, pool: str) -> None:
-        """Notes that a node joined: launches and registrations work."""
-        counts = self._failures.get(pool, {})
-        self._keep(pool, {cause: count for cause, count in counts.items() if cause == NEVER_USED})
+        """Note that a node joined: launches and registrations work."""
+        self._keep(pool, (NOT_INITIALIZED, NEVER_USED))
+
+    def initialized(self, pool: str) -> None:
+        """Note that a node is ready for work."""
+        self._keep(pool, (NEVER_USED,))
 
     def used(self, pool: str) -> None:
-        """Notes that a node got a pod: everything works."""
-        self._keep(pool, {})
+        """Note that a node got a pod: everything works."""
+        self._keep(pool, ())
 
     def reset(self, pool: str) -> None:
-        """Forgets a pool that is gone or means something else now."""
-        self._keep(pool, {})
+        """Forget a pool that is gone or means something else now."""
+        self._keep(pool, ())
 
     def remaining_s(self, pool: str) -> float:
-        """Gives the seconds until a pool may launch again; 0.0 if it may now."""
-        until = self._until.get(pool)
-        return max(until[0] - self._clock.monotonic(), 0.0) if until is not None else 0.0
+        """Return the seconds until a pool may launch again; 0.0 if it may now."""
+        pause = self._until.get(pool)
+        return max(pause.until - self._clock.monotonic(), 0.0) if pause is not None else 0.0
 
     def is_backing_off(self, pool: str) -> bool:
-        """Tells whether a pool should launch nothing now."""
+        """Return whether a pool should launch nothing now."""
         return self.remaining_s(pool) > 0
 
     def cause(self, pool: str) -> str:
-        """Gives the cause of a pool's pause; empty if it has none."""
-        return self._until[pool][1] if self.is_backing_off(pool) else ""
+        """Return the cause of a pool's pause; empty if it has none."""
+        return self._until[pool].cause if self.is_backing_off(pool) else ""
 
-    def _keep(self, pool: str, counts: dict[str, int]) -> None:
-        if counts:
-            self._failures[pool] = counts
+    def message(self, pool: str) -> str:
+        """Return why a pool launches nothing, and until when; empty if it may launch."""
+        return self._until[pool].message if self.is_backing_off(pool) else ""
+
+    def _keep(self, pool: str, causes: Collection[str]) -> None:
+        kept = [cause for cause in self._failures.get(pool, ()) if cause in causes]
+        if kept:
+            self._failures[pool] = kept
         else:
             self._failures.pop(pool, None)
-        until = self._until.get(pool)
-        if until is not None and until[1] not in counts:
+        pause = self._until.get(pool)
+        if pause is not None and pause.cause not in kept:
             del self._until[pool]
+            self._changed(pool)
+
+    def _changed(self, pool: str) -> None:
+        for listener in self._listeners:
+            listener(pool)
 
 
 def failure_of(claim: NodeClaim, settings: HealthSettings, died: str = "") -> Failure | None:
@@ -155,7 +206,8 @@ def failure_of(claim: NodeClaim, settings: HealthSettings, died: str = "") -> Fa
     age = ended - begun + _ROUNDING if ended is not None and begun is not None else timedelta()
     launched, registered = _condition(claim, LAUNCHED), _condition(claim, REGISTERED)
     if launched is None or launched.status != "True":
-        if age < timedelta(seconds=settings.launch_timeout_s):
+        is_over = launched is not None and launched.status == "False"
+        if not is_over and age < timedelta(seconds=settings.launch_timeout_s):
             return None
         known = launched is not None and launched.reason not in ("", AWAITING_RECONCILIATION)
         reason = launched.reason if launched is not None and known else LAUNCH_FAILED
@@ -258,21 +310,10 @@ class RegistrationHealth:
         return not conditions.is_current(NODE_REGISTRATION_HEALTHY) or observed not in (None, generation)
 
     async def _write(self, pool: NodePool, conditions: ConditionSet, generation: int) -> float | None:
-        change = {
-            # The pool's other conditions have another writer, and a patch replaces all of them.
-            "metadata": {"resourceVersion": pool.metadata.resource_version},
-            "status": {"conditions": conditions.to_wire(), "nodeClassObservedGeneration": generation},
-        }
-        try:
-            written = await self._client.patch(
-                STORED_NODE_POOLS, pool.metadata.name, change, subresource="status"
-            )
-        except ConflictError:
-            return _CONFLICT_AGAIN_S
-        except NotFoundError:
-            return None
-        self._cluster.informers.pools.observe(written)
-        return None
+        # The pool's other conditions have another writer, and a patch replaces all of them.
+        status = {"conditions": conditions.to_wire(), "nodeClassObservedGeneration": generation}
+        is_done = await write_status(self._client, self._cluster.informers.pools, pool, status)
+        return None if is_done else _CONFLICT_AGAIN_S
 
     def _window(self, pool: str) -> deque[Failure | None]:
         """Gives a pool's last results; after a start, those that its condition stands for."""
@@ -308,7 +349,9 @@ class RegistrationHealth:
             and not ending
             and change.old is not None
             and not is_true(change.old.status.conditions, INITIALIZED)
+            and is_true(claim.status.conditions, INITIALIZED)
         ):
+            self._breaker.initialized(pool)
             self._await_use(claim, pool)
         if gone:
             self._counted.discard(uid)
@@ -330,19 +373,32 @@ class RegistrationHealth:
         if len(self._unexplained) > _REMEMBERED:
             del self._unexplained[next(iter(self._unexplained))]
 
+    def failed(self, claim: NodeClaim, failure: Failure) -> None:
+        """Count the failure of a claim that is given up, at once and not again when its deletion is seen."""
+        uid, pool = claim.metadata.uid, claim.metadata.labels.get(names.NODEPOOL, "")
+        if failure.cause == NOT_INITIALIZED:
+            self._trip(pool, failure)
+        elif uid not in self._counted:
+            self._counted.add(uid)
+            self._note(pool, failure)
+
+    def ordering(self, pods: Iterable[str]) -> None:
+        """Count the nodes that stand ready and empty for pods that another node is about to be ordered for."""
+        wanted = frozenset(pods)
+        for node, (_, uids) in tuple(self._unused.items()):
+            if not wanted.isdisjoint(uids) and not any(map(is_reschedulable, self._cluster.pods_on(node))):
+                self._judge_use(node)
+
     def _note(self, pool: str, failure: Failure) -> None:
         self._window(pool).append(failure)
         self._queue.add(pool)
         self._trip(pool, failure)
 
     def _trip(self, pool: str, failure: Failure) -> None:
-        pause_s = self._breaker.failed(pool, failure.cause)
-        if not pause_s:
+        if not self._breaker.failed(pool, failure.cause, failure.message):
             return
         stored = self._cluster.informers.pools.get(pool)
-        message = (
-            f"nodes fail in a row ({failure.cause}): {failure.message}; none is made for {pause_s:.0f} s"
-        )
+        message = self._breaker.message(pool)
         self._log.error("pausing nodepool", NodePool={"name": pool}, cause=failure.cause, detail=message)
         if stored is not None:
             uid = stored.metadata.uid
@@ -352,7 +408,7 @@ class RegistrationHealth:
     def _await_use(self, claim: NodeClaim, pool: str) -> None:
         uids = frozenset(self._cluster.nominations.pods_of(claim.metadata.name))
         node = claim.status.node_name
-        if not is_true(claim.status.conditions, INITIALIZED) or not uids or not node:
+        if not uids or not node:
             return
         self._unused[node] = (pool, uids)
         self._queue.add_after(f"{_NODE}{node}", self._settings.use_within_s)
@@ -363,8 +419,8 @@ class RegistrationHealth:
         # Pods that are gone, or that found another place, are no one's fault.
         if any(not pod.spec.node_name and not is_terminal(pod) for pod in pods):
             message = (
-                f"{node} has been ready for {self._settings.use_within_s:g} s and none of the pods it was made for"
-                " came: see its taints and labels, and what adds them"
+                f"{node} is ready and none of the pods it was made for came:"
+                " see its taints and labels, and what adds them"
             )
             self._trip(pool, Failure(NEVER_USED, NEVER_USED, message))
 

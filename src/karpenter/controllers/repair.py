@@ -20,6 +20,7 @@ from karpenter.api.meta import Condition
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.cloud.protocol import CloudProvider, RepairPolicy
 from karpenter.kit.clock import Clock
+from karpenter.kit.durations import later
 from karpenter.kit.workqueue import WorkQueue
 from karpenter.kube import Change, Client, ConflictError, NotFoundError, Recorder, Subject
 from karpenter.kube.kinds import NODE_CLAIMS, NODE_POOLS, NODES
@@ -30,6 +31,7 @@ __all__ = ["Repair", "ailing", "broken_since", "is_outage"]
 
 _MOST_UNHEALTHY: Final = 0.2
 _BLOCKED_AGAIN_S: Final = 300.0
+_STALE_AGAIN_S: Final = 5.0
 _QUIET_S: Final = 900.0
 
 
@@ -48,7 +50,7 @@ def broken_since(
 ) -> tuple[datetime, Condition, RepairPolicy] | None:
     """Gives the moment from which on a node counts as broken, the earliest, and why; None if it is well."""
     found = [
-        (condition.last_transition_time + timedelta(seconds=policy.toleration_s), condition, policy)
+        (later(condition.last_transition_time, policy.toleration_s), condition, policy)
         for condition, policy in ailing(node, policies)
         if condition.last_transition_time is not None
     ]
@@ -105,6 +107,8 @@ class Repair:
         left_s = (since - self._clock.now()) / timedelta(seconds=1)
         if left_s > 0:
             return left_s
+        if self._cluster.informers.staleness:
+            return _STALE_AGAIN_S
         if is_outage(self._beside(member), self._policies):
             self._tell_blocked(member)
             return _BLOCKED_AGAIN_S
@@ -142,14 +146,17 @@ class Repair:
         name = claim.metadata.name
         stamp = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
         change = {"metadata": {"annotations": {names.TERMINATION_TIMESTAMP: stamp}}}
+        # No budget holds it, but it counts in everybody's, before its deletion can be seen.
+        self._cluster.removals.reserve([name])
         try:
             self._cluster.informers.claims.observe(await self._client.patch(NODE_CLAIMS, name, change))
             await self._client.delete(NODE_CLAIMS, name, uid=claim.metadata.uid)
         except (NotFoundError, ConflictError):
+            self._cluster.removals.release([name])
             return
         pool = claim.metadata.labels.get(names.NODEPOOL, "")
         kind = claim.metadata.labels.get(names.CAPACITY_TYPE, "")
-        self._metrics.claims_disrupted.labels("unhealthy", pool, kind, "", "forceful").inc()
+        self._metrics.claims_disrupted.labels("unhealthy", pool, kind).inc()
         self._metrics.unhealthy_disrupted.labels(condition.type, pool, kind, claim.status.image_id).inc()
         words = (
             f"condition {condition.type} of node {claim.status.node_name} is {condition.status}"

@@ -28,7 +28,7 @@ from karpenter.kube.kinds import NODE_CLAIMS
 from karpenter.model.pods import do_not_disrupt, eviction_cost, is_reschedulable
 from karpenter.model.resources import Resources
 from karpenter.observe import DecisionKind, DecisionLog, Metrics, get_log, reporting
-from karpenter.state import Cluster, Stored
+from karpenter.state import Cluster, Member, Stored
 
 __all__ = ["StaticPools"]
 
@@ -94,6 +94,9 @@ class StaticPools:
             return None
         counted = self._counted(name)
         missing = pool.spec.replicas - len(counted)
+        if self._cluster.informers.claims.unreadable or self._cluster.informers.staleness:
+            # Some of the pool's claims may not be counted, or be gone: what is made now would be deleted later.
+            return _AT_LIMIT_AGAIN_S
         if missing < 0:
             await self._shrink(pool, counted, -missing)
             return _AGAIN_S
@@ -112,7 +115,7 @@ class StaticPools:
         found = []
         claims = self._cluster.informers.claims
         for claim in claims.by("pool", pool):
-            if claim.metadata.deletion_timestamp is not None:
+            if claim.metadata.deletion_timestamp is not None or self._cluster.is_going(Member(claim)):
                 continue
             exchange = _exchange(claim)
             stays = [claims.get(each) for each in exchange.remove] if exchange.role == "launch" else []
@@ -157,8 +160,10 @@ class StaticPools:
                 await self._client.delete(NODE_CLAIMS, name, uid=claim.metadata.uid)
             except (NotFoundError, ConflictError):
                 continue
+            # Until the deletion is seen it must not be counted, or another claim would go instead.
+            self._cluster.mark_leaving([name])
             kind = claim.metadata.labels.get(names.CAPACITY_TYPE, "")
-            self._metrics.claims_disrupted.labels("scaled_down", pool.metadata.name, kind, "", "").inc()
+            self._metrics.claims_disrupted.labels("scaled_down", pool.metadata.name, kind).inc()
             self._log.info("deleted nodeclaim", NodeClaim={"name": name}, reason="scaled down")
             self._decisions.record(
                 DecisionKind.DELETE,

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names instances after their nodes, once each node is known: what a person sees in the cloud's console.
 
-One claim at a time and at most one a second, because requests that write tags are few. An annotation on the claim says
-that it is done; an instance that is gone needs no name.
+One claim at a time and at most one a second, because requests that write tags are few. Tags that are there stay, as
+does the Name that a node class gives. Annotations on the claim say that it is done; an instance that is gone needs no
+name.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from karpenter.api.conditions import REGISTERED, is_true
-from karpenter.api.labels import INSTANCE_TAGGED
+from karpenter.api.labels import CLUSTER_NAME_TAGGED, INSTANCE_TAGGED
 from karpenter.api.nodeclaim import NodeClaim
+from karpenter.cloud.errors import NodeClaimNotFoundError
 from karpenter.kit.clock import Clock
 from karpenter.kit.workqueue import WorkQueue
 from karpenter.kube import Client, NotFoundError
@@ -23,13 +25,15 @@ from karpenter.state import Cluster
 __all__ = ["Tagging"]
 
 _PAUSE_S: Final = 1.0
+# The second is Karpenter's word that the tag with the cluster's name is there, which instances of old lack.
+_DONE: Final = (INSTANCE_TAGGED, CLUSTER_NAME_TAGGED)
 
 
 class Tagging:
     """Writes the names; ``run`` must be kept running by a supervisor.
 
     Args:
-        tag: Writes the tags of a claim to its instance.
+        tag: Writes the tags of a claim that its instance lacks, and tells whether there were any.
     """
 
     def __init__(
@@ -37,7 +41,7 @@ class Tagging:
         *,
         client: Client,
         cluster: Cluster,
-        tag: Callable[[NodeClaim], Awaitable[None]],
+        tag: Callable[[NodeClaim], Awaitable[bool]],
         metrics: Metrics,
         clock: Clock,
     ) -> None:
@@ -65,13 +69,17 @@ class Tagging:
         if claim is None or not _is_due(claim):
             self._queue.forget(name)
             return None
-        await self._tag(claim)
-        change = {"metadata": {"annotations": {INSTANCE_TAGGED: "true"}}}
+        try:
+            written = await self._tag(claim)
+        except NodeClaimNotFoundError:
+            return None
+        change = {"metadata": {"annotations": dict.fromkeys(_DONE, "true")}}
         try:
             self._cluster.informers.claims.observe(await self._client.patch(NODE_CLAIMS, name, change))
         except NotFoundError:
             return None
-        await self._clock.sleep(_PAUSE_S)
+        if written:
+            await self._clock.sleep(_PAUSE_S)
         return None
 
     def _look(self, claim: NodeClaim) -> None:
@@ -84,5 +92,5 @@ def _is_due(claim: NodeClaim) -> bool:
     return (
         registered
         and claim.metadata.deletion_timestamp is None
-        and claim.metadata.annotations.get(INSTANCE_TAGGED) != "true"
+        and any(claim.metadata.annotations.get(each) != "true" for each in _DONE)
     )

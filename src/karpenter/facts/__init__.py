@@ -20,6 +20,7 @@ from karpenter.facts.catalogue import (
     network_bandwidth_mbps,
     offered,
     on_demand_prices,
+    price_region,
     regions,
     zones,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "network_bandwidth_mbps",
     "offered",
     "on_demand_prices",
+    "price_region",
     "regions",
     "zones",
 ]

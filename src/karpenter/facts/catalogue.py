@@ -31,6 +31,7 @@ __all__ = [
     "network_bandwidth_mbps",
     "offered",
     "on_demand_prices",
+    "price_region",
     "regions",
     "zones",
 ]
@@ -86,6 +87,11 @@ def has_prices(region: str) -> bool:
     return region in _prices()
 
 
+def price_region(region: str) -> str:
+    """Return the region whose list prices are used for a region: itself, or us-east-1."""
+    return region if has_prices(region) else DEFAULT_REGION
+
+
 def currency(region: str) -> str:
     """Returns the currency of a region's prices: yuan in China, US dollars elsewhere."""
     return "CNY" if region.startswith("cn-") else "USD"
@@ -96,8 +102,7 @@ def on_demand_prices(region: str) -> Mapping[str, float]:
 
     All are above zero.
     """
-    prices = _prices()
-    return prices.get(region) or prices[DEFAULT_REGION]
+    return _prices()[price_region(region)]
 
 
 def network_bandwidth_mbps(type_name: str) -> int | None:

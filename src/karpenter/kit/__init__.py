@@ -11,12 +11,14 @@
 ``backoff``       growing delays, per key, with jitter that is the same in every run
 ``cache``         a bounded cache whose entries die of age
 ``workqueue``     work by key: one worker a key, failures wait
+``lookups``       work by key that is waited for only so long
 ``structhash``    the number that Go's hashstructure gives for a value
 ================  ==========================================================================================
 
 Names are imported from the modules (``from karpenter.kit.quantity import Quantity``), not from here:
 ``quantity``, ``durations``, ``cron`` and ``structhash`` are pure, and who imports them must not load an event loop.
-Only ``clock``, ``tasks``, ``batching`` and ``workqueue`` import asyncio, and only ``clock`` reads a real clock.
+Only ``clock``, ``tasks``, ``batching``, ``workqueue`` and ``lookups`` import asyncio, and only ``clock`` reads a real
+clock.
 Everything here stands on the standard library and ``karpenter.errors``.
 """
 
@@ -27,7 +29,9 @@ __all__ = [
     "clock",
     "cron",
     "durations",
+    "lookups",
     "quantity",
+    "rounds",
     "structhash",
     "tasks",
     "workqueue",

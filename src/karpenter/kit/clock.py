@@ -3,7 +3,8 @@
 
 Two times are told apart. ``now()`` is the time of day in UTC, for what is written down; it may jump when
 the machine's clock is set. ``monotonic()`` only ever runs forward and measures how long things take; every
-timeout and every age is counted with it.
+timeout and every age is counted with it. It goes on while the machine is suspended: a lease, a token or a copy of
+the cluster grows old in that time too. Timers do not: a sleep may take longer by as much.
 
 The fake clock stands still until a test moves it. It wakes sleepers in the order of their deadlines and, for
 equal deadlines, in the order they lay down, so that a test runs the same way each time. It refuses to run
@@ -22,6 +23,9 @@ from typing import Any, Final, Protocol, TypeVar
 __all__ = ["Clock", "FakeClock", "SystemClock", "within"]
 
 _T = TypeVar("_T")
+
+# On Linux CLOCK_MONOTONIC stands still while the machine is suspended. Where there is no other, it has to do.
+_STOPWATCH: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 # How often the fake clock lets the event loop turn after each waking. A task that was woken may need several
 # turns to reach its next sleep, one per nested task or group; nothing of ours nests fifty deep.
@@ -53,7 +57,7 @@ class SystemClock:
 
     def monotonic(self) -> float:
         """Gives seconds since some fixed moment; only differences mean something."""
-        return time.monotonic()
+        return time.clock_gettime(_STOPWATCH)
 
     async def sleep(self, seconds: float) -> None:
         """Waits that many seconds; zero or less only lets others run."""

@@ -6,6 +6,9 @@ A duration is an exact number of nanoseconds within an int64, read by Go's rules
 with one, and answers the two questions that are asked of both, whether it has elapsed (no) and when it will
 (at no time).
 
+``later`` adds seconds to a moment and stays within what a datetime can hold: whoever writes a pod may write any number
+of seconds, and a sum that raises would hold up everything beside it.
+
 Refused: a bare number ("30": thirty what?), units that Go does not have (days), and what int64 nanoseconds
 cannot hold, about 292 years. The stricter patterns of Karpenter's fields have functions of their own.
 """
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Final, TypeAlias
 
@@ -26,6 +29,7 @@ __all__ = [
     "DurationError",
     "Never",
     "NillableDuration",
+    "later",
     "parse_budget_duration",
     "parse_duration",
     "parse_nillable_duration",
@@ -37,6 +41,9 @@ _SECOND: Final = 1_000_000_000
 _MINUTE: Final = 60 * _SECOND
 _HOUR: Final = 60 * _MINUTE
 _INT64_LIMIT: Final = 2**63
+# The last second of year 9999 and the first of year 1: what RFC 3339 and a datetime can both say.
+_LATEST: Final = datetime.max.replace(microsecond=0, tzinfo=UTC)
+_EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class DurationError(KarpenterError):
@@ -84,7 +91,7 @@ class Duration:
 
     def ends(self, start: datetime) -> datetime:
         """Gives the moment at which a duration begun at ``start`` is over."""
-        return start + self.timedelta
+        return later(start, self.timedelta)
 
     def short(self) -> str:
         """Gives the form people write, which leaves out what is zero: "1h30m", "2h5s", "0s"."""
@@ -98,6 +105,20 @@ class Duration:
         hours, minutes = length // _HOUR, length // _MINUTE
         leading = f"{hours}h{minutes % 60}m" if hours else f"{minutes}m" if minutes else ""
         return f"{sign}{leading}{_decimal(length % _MINUTE, _SECOND)}s"
+
+
+def later(moment: datetime, length: float | timedelta) -> datetime:
+    """Return the moment so much later, earlier if negative, or the last or first one where none is left.
+
+    Args:
+        moment: Where to begin, carrying its zone.
+        length: Seconds, any number of them, or a timedelta.
+    """
+    try:
+        return moment + (length if isinstance(length, timedelta) else timedelta(seconds=length))
+    except OverflowError:
+        seconds = length.total_seconds() if isinstance(length, timedelta) else length
+        return _LATEST if seconds > 0 else _EARLIEST
 
 
 class Never(Enum):

@@ -18,6 +18,7 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 from karpenter.kit.backoff import BackoffPolicy, BackoffTable
 from karpenter.kit.clock import Clock
+from karpenter.kit.rounds import Outcome, ended, queue_known
 
 __all__ = ["Work", "WorkQueue"]
 
@@ -104,6 +105,10 @@ class WorkQueue(Generic[_K]):
 
     async def run(self) -> None:
         """Works until cancelled."""
+        with queue_known(self.__len__):
+            await self._run()
+
+    async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._keep_time())
             for _ in range(self._workers):
@@ -126,6 +131,11 @@ class WorkQueue(Generic[_K]):
                     self.add(key)
 
     async def _do(self, key: _K) -> None:
+        started = self._clock.monotonic()
+        outcome = await self._try(key)
+        ended(self._clock.monotonic() - started, outcome)
+
+    async def _try(self, key: _K) -> Outcome:
         try:
             again_s = await self._work(key)
         except Exception as error:  # noqa: BLE001 - whatever it is, the key is tried again and the rest goes on
@@ -133,10 +143,12 @@ class WorkQueue(Generic[_K]):
             if self._on_error is not None:
                 self._on_error(key, error, delay_s)
             self.add_after(key, delay_s)
-            return
+            return Outcome.ERROR
         self._failures.reset(key)
-        if again_s is not None:
-            self.add_after(key, again_s)
+        if again_s is None:
+            return Outcome.SUCCESS
+        self.add_after(key, again_s)
+        return Outcome.REQUEUE_AFTER
 
     async def _keep_time(self) -> None:
         """Moves keys whose time has come to those that wait for a worker."""

@@ -5,6 +5,7 @@
 ``config``       where the server is and who we are: kubeconfig, or the pod's service account
 ``credentials``  tokens that rotate, credential plugins, certificates
 ``kinds``        the kinds we speak about: paths and types
+``decoding``     objects, lists and events from JSON, and what does not decode
 ``client``       reads, patches, deletes, evictions, watches; retries and the rate limit
 ``informer``     a copy of one kind that follows the server, with indexes
 ``events``       Kubernetes Events, said once
@@ -13,7 +14,7 @@
 ===============  ===========================================================================================
 """
 
-from karpenter.kube.client import APPLY, JSON_PATCH, MERGE_PATCH, Client, Listing, Undecodable, Watched
+from karpenter.kube.client import APPLY, JSON_PATCH, MERGE_PATCH, Client
 from karpenter.kube.config import (
     ClusterConfig,
     ExecPlugin,
@@ -22,6 +23,7 @@ from karpenter.kube.config import (
     load_config,
     read_kubeconfig,
 )
+from karpenter.kube.decoding import Listing, Undecodable, Watched
 from karpenter.kube.errors import (
     AlreadyExistsError,
     ApiError,
@@ -34,9 +36,11 @@ from karpenter.kube.errors import (
     KubeError,
     NotFoundError,
     ServerError,
+    SilentWatchError,
     TooManyRequestsError,
     UnauthorizedError,
     UnreachableError,
+    UnreadableError,
 )
 from karpenter.kube.events import Recorder, Subject
 from karpenter.kube.informer import Change, Informer, Key
@@ -72,11 +76,13 @@ __all__ = [
     "NotFoundError",
     "Recorder",
     "ServerError",
+    "SilentWatchError",
     "Subject",
     "TooManyRequestsError",
     "UnauthorizedError",
     "Undecodable",
     "UnreachableError",
+    "UnreadableError",
     "Watched",
     "in_cluster",
     "load_config",

@@ -3,10 +3,10 @@
 
 Reads are tried again after a lost connection, a 5xx or a 429; writes only when the server said that it did not
 act (429 for load) or the connection was refused, so that nothing is done twice by us. What is sent is never a
-decoded object: those are trimmed. All requests but watches pass the client's own rate limit; every write first
+decoded object: those are trimmed. All requests pass the client's own rate limit, watches too; every write first
 asks ``before_write``, which raises when this replica may no longer act.
 
-An object that does not decode is left out and reported; it takes nothing else with it.
+An object that does not decode takes nothing else with it; lists and watches name it (`decoding`).
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from __future__ import annotations
 import asyncio
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -26,17 +25,18 @@ import aiohttp
 import msgspec
 
 from karpenter.api.base import Frozen
-from karpenter.api.core import KubeList, Pod, decode, decode_list
-from karpenter.api.meta import ListMeta
+from karpenter.api.core import Pod
 from karpenter.kit.backoff import BackoffPolicy
 from karpenter.kit.clock import Clock, SystemClock
 from karpenter.kube.config import ClusterConfig
 from karpenter.kube.credentials import Credentials
+from karpenter.kube.decoding import Listing, Undecodable, Watched, decode_answer, decode_event, decode_page
 from karpenter.kube.errors import (
     ApiError,
     GoneError,
     KubeError,
     ServerError,
+    SilentWatchError,
     TooManyRequestsError,
     UnreachableError,
     api_error,
@@ -44,7 +44,7 @@ from karpenter.kube.errors import (
 from karpenter.kube.kinds import PODS, Kind
 from karpenter.kube.limits import TokenBucket
 
-__all__ = ["APPLY", "JSON_PATCH", "MERGE_PATCH", "Client", "Listing", "Undecodable", "Watched"]
+__all__ = ["APPLY", "JSON_PATCH", "MERGE_PATCH", "Client"]
 
 T = TypeVar("T", bound=Frozen)
 
@@ -63,55 +63,11 @@ _LIST_RESTARTS: Final = 3
 _RETRIES: Final = BackoffPolicy(base_s=0.25, cap_s=8.0, jitter=0.3)
 # The longest Retry-After that a call sleeps through; a longer one is the caller's to plan around.
 _LONGEST_WAIT_S: Final = 30.0
-# Bookmarks come about once a minute; a watch that is silent for longer hangs on a dead connection.
-_WATCH_SILENCE_S: Final = 150.0
-
-
-@dataclass(frozen=True, slots=True)
-class Listing(Generic[T]):
-    """All objects of a list, and the moment in the cluster's history that they show."""
-
-    items: tuple[T, ...]
-    resource_version: str
-
-
-@dataclass(frozen=True, slots=True)
-class Watched(Generic[T]):
-    """One event of a watch; a bookmark carries no object, only how far the watch has come."""
-
-    type: str
-    resource_version: str
-    object: T | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Undecodable:
-    """An object that was left out, because its JSON has another shape than its kind."""
-
-    kind: str
-    namespace: str
-    name: str
-    problem: str
-
-
-class _RawEvent(Frozen):
-    type: str
-    object: msgspec.Raw
-
-
-class _Meta(Frozen):
-    name: str = ""
-    namespace: str = ""
-    resource_version: str = ""
-
-
-class _Any(Frozen):
-    metadata: _Meta = _Meta()
-
-
-class _RawList(Frozen):
-    metadata: ListMeta = ListMeta()
-    items: list[msgspec.Raw] | None = None
+# The server is asked to end a watch after so long, and we reopen it where it ended. An idle kind gets no bookmarks from
+# an API server whose etcd sends no progress notifications, so that only the end of a watch proves that it lived.
+_WATCH_S: Final = 55
+# A watch that is silent for longer hangs on a dead connection, or on something in between that holds it.
+_WATCH_SILENCE_S: Final = 62.0
 
 
 class Client:
@@ -164,7 +120,8 @@ class Client:
 
     async def get(self, kind: Kind[T], name: str, namespace: str = "") -> T:
         """Reads one object as it is now."""
-        return decode(await self._read(kind.path(namespace, name)), kind.struct)
+        path = kind.path(namespace, name)
+        return decode_answer(await self._read(path), kind, f"GET {path}")
 
     async def list(
         self,
@@ -177,6 +134,7 @@ class Client:
     ) -> Listing[T]:
         """Reads all objects of a kind, in pages; a list that went stale between pages is begun again."""
         items: list[T] = []
+        unreadable: list[Undecodable] = []
         token = ""
         restarts = 0
         while True:
@@ -187,18 +145,21 @@ class Client:
                 restarts += 1
                 if not token or restarts > _LIST_RESTARTS:
                     raise
-                items, token = [], ""
+                items, unreadable, token = [], [], ""
                 continue
-            found = self._decode_list(body, kind)
-            items.extend(found)
+            found = decode_page(body, kind)
+            items.extend(found.items)
+            unreadable.extend(found.unreadable)
             token = found.metadata.continue_
             if not token:
-                return Listing(tuple(items), found.metadata.resource_version)
+                self._report(unreadable)
+                return Listing(tuple(items), found.metadata.resource_version, tuple(unreadable))
 
     async def create(self, kind: Kind[T], manifest: Mapping[str, Any], namespace: str = "") -> T:
         """Creates an object from a manifest; apiVersion and kind are filled in."""
         whole = {"apiVersion": kind.api_version, "kind": kind.name, **manifest}
-        return decode(await self._write("POST", kind.path(namespace), whole), kind.struct)
+        path = kind.path(namespace)
+        return decode_answer(await self._write("POST", path, whole), kind, f"POST {path}")
 
     async def patch(
         self,
@@ -212,7 +173,9 @@ class Client:
     ) -> T:
         """Changes an object by a merge patch, or by a JSON patch if ``how`` says so."""
         path = kind.path(namespace, name, subresource)
-        return decode(await self._write("PATCH", path, change, content_type=how), kind.struct)
+        return decode_answer(
+            await self._write("PATCH", path, change, content_type=how), kind, f"PATCH {path}"
+        )
 
     async def apply(
         self,
@@ -229,7 +192,7 @@ class Client:
         whole = {**manifest, "apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata}
         query = {"fieldManager": manager, "force": "true"}
         path = kind.path(namespace, name, subresource)
-        return decode(await self._write("PATCH", path, whole, query, APPLY), kind.struct)
+        return decode_answer(await self._write("PATCH", path, whole, query, APPLY), kind, f"PATCH {path}")
 
     async def delete(
         self,
@@ -295,13 +258,14 @@ class Client:
         *,
         labels: str = "",
         fields: str = "",
-        timeout_s: int = 480,
+        timeout_s: int = _WATCH_S,
     ) -> AsyncIterator[Watched[T]]:
         """Yields what happens from a resource version on, until the server ends the watch.
 
         Raises:
             GoneError: The server no longer remembers that far back: list again.
-            UnreachableError: The connection broke, or was silent for too long.
+            SilentWatchError: Nothing came for a minute, not even the end that was asked for.
+            UnreachableError: The connection broke.
         """
         query = _query(
             watch="1",
@@ -313,6 +277,7 @@ class Client:
         )
         path = kind.path(namespace)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout_s, sock_read=_WATCH_SILENCE_S)
+        await self._bucket.take()
         self._count("WATCH", path)
         try:
             async with self._request(
@@ -322,11 +287,17 @@ class Client:
                     raise _refusal(answer, await answer.read(), f"watch {kind.plural}")
                 try:
                     async for line in _lines(answer):
-                        event = self._decode_event(line, kind)
-                        if event is not None:
-                            yield event
+                        event = decode_event(line, kind)
+                        if event.unreadable is not None:
+                            self._report([event.unreadable])
+                        yield event
                 finally:
                     _hang_up(answer)
+        except aiohttp.SocketTimeoutError as error:
+            raise SilentWatchError(
+                f"the watch of {kind.plural} was silent for {_WATCH_SILENCE_S:g} s",
+                hint="a load balancer or proxy before the API server may hold or drop long requests",
+            ) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _unreachable(self.config, f"watch {kind.plural}", error) from error
 
@@ -452,36 +423,10 @@ class Client:
             await asyncio.to_thread(_load_certificate, context, certificate, key)
         return context
 
-    def _decode_list(self, body: bytes, kind: Kind[T]) -> KubeList[T]:
-        try:
-            return decode_list(body, kind.struct)
-        except msgspec.ValidationError:
-            raw = msgspec.json.decode(body, type=_RawList)
-            items = tuple(
-                item for each in raw.items or () if (item := self._decode_item(bytes(each), kind)) is not None
-            )
-            return KubeList(metadata=raw.metadata, items=items)
-
-    def _decode_item(self, body: bytes, kind: Kind[T]) -> T | None:
-        try:
-            return decode(body, kind.struct)
-        except msgspec.ValidationError as error:
-            if self._on_undecodable is not None:
-                meta = msgspec.json.decode(body, type=_Any).metadata
-                self._on_undecodable(Undecodable(kind.name, meta.namespace, meta.name, str(error)))
-            return None
-
-    def _decode_event(self, line: bytes, kind: Kind[T]) -> Watched[T] | None:
-        event = msgspec.json.decode(line, type=_RawEvent)
-        if event.type == "ERROR":
-            answer = msgspec.json.decode(event.object, type=dict[str, Any])
-            raise api_error(int(answer.get("code") or 500), answer, f"watch {kind.plural}")
-        version = msgspec.json.decode(event.object, type=_Any).metadata.resource_version
-        if event.type == "BOOKMARK":
-            return Watched("BOOKMARK", version)
-        item = self._decode_item(bytes(event.object), kind)
-        # Without its object an event still moves the watch on.
-        return Watched(event.type if item is not None else "BOOKMARK", version, item)
+    def _report(self, unreadable: Sequence[Undecodable]) -> None:
+        if self._on_undecodable is not None:
+            for each in unreadable:
+                self._on_undecodable(each)
 
 
 async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

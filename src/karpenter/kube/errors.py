@@ -6,6 +6,8 @@
     KubeError
       ConfigError             a kubeconfig, credential plugin or in-cluster setting that cannot be used
       UnreachableError        no answer: refused, timed out, broken off, TLS
+        SilentWatchError      a watch that sends nothing, not even its end: list again
+      UnreadableError         an answer whose JSON has another shape than its kind
       FencedError             we no longer hold the lease, so the write was not sent
       ApiError                the server answered with a Status
         UnauthorizedError     401  the credentials are not known to the server
@@ -38,9 +40,11 @@ __all__ = [
     "KubeError",
     "NotFoundError",
     "ServerError",
+    "SilentWatchError",
     "TooManyRequestsError",
     "UnauthorizedError",
     "UnreachableError",
+    "UnreadableError",
     "api_error",
 ]
 
@@ -55,6 +59,14 @@ class ConfigError(KubeError):
 
 class UnreachableError(KubeError):
     """The server gave no answer; whether it acted on the request is unknown."""
+
+
+class SilentWatchError(UnreachableError):
+    """A watch sent nothing for so long that what it should have sent is unknown."""
+
+
+class UnreadableError(KubeError):
+    """The server's answer has another shape than its kind."""
 
 
 class FencedError(KubeError):

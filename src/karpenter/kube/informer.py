@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A copy of one kind of object that follows the API server: list once, then watch.
 
-The copy heals itself. A watch that ends is begun again where it stopped; when the server no longer remembers
-that far back (410), or after an error, everything is listed again and compared, so that a missed event or
-deletion comes to light as an ordinary change. Handlers hear of each change once, with the object before and
-after; a handler that fails is reported and stops nothing.
+The copy heals itself. A watch that ends is reopened at the version where it stopped; when the server no longer
+remembers that far back (410), refuses or falls silent, everything is listed again and compared, so that a missed
+event or deletion comes to light as an ordinary change. A watch that ends soon after it began, in whatever way, is
+reopened with backoff. Handlers hear of each change once, with the object before and after; a handler that fails is
+reported and stops nothing.
+
+What the copy is worth is known. `heard_at` is when the server last proved that nothing is missing: by a list, an event,
+a bookmark, or the end of a watch that was asked for. After that the copy may lag, and after `STALE_S` it is stale. An
+object that does not decode is kept as it was read last, and named in `unreadable` until it decodes or is gone.
 
 Our own writes are seen at once: whoever wrote passes the server's answer to `observe`, and events from before
 that write no longer count. Resource versions are compared as numbers, as Kubernetes promises since 1.35 and
@@ -21,11 +26,12 @@ from typing import Final, Generic, TypeAlias, TypeVar
 from karpenter.api.base import Frozen
 from karpenter.kit.backoff import BackoffPolicy
 from karpenter.kit.clock import Clock, SystemClock
-from karpenter.kube.client import Client, Watched
-from karpenter.kube.errors import GoneError, KubeError
+from karpenter.kube.client import Client
+from karpenter.kube.decoding import Undecodable, Watched
+from karpenter.kube.errors import GoneError, KubeError, SilentWatchError, UnreachableError
 from karpenter.kube.kinds import Kind, metadata_of
 
-__all__ = ["Change", "Informer", "Key"]
+__all__ = ["STALE_S", "Change", "Informer", "Key"]
 
 T = TypeVar("T", bound=Frozen)
 
@@ -34,6 +40,11 @@ Key: TypeAlias = tuple[str, str]
 
 # Short at the top: a server that is back after an outage is followed again within seconds.
 _BACKOFF: Final = BackoffPolicy(base_s=0.5, cap_s=5.0, jitter=0.3)
+# A watch that lasted so long was a good one, whatever its end.
+_GOOD_WATCH_S: Final = 5.0
+# Longer than a watch may be silent, and the list after it.
+STALE_S: Final = 70.0
+_RESUMED_S: Final = 15.0
 _NOTHING: Final[Mapping[Key, None]] = {}
 # How many deleted objects we remember, so that a late answer to an older write does not raise one from the dead.
 _TOMBSTONES: Final = 4096
@@ -97,8 +108,11 @@ class Informer(Generic[T]):
         self._handlers: list[Callable[[Change[T]], None]] = []
         self._synced = asyncio.Event()
         self._version = ""
-        # When the server last told us anything, by the monotonic clock; None before the first list.
+        self._silence = ""
+        # When the server last proved that nothing is missing, by the monotonic clock; None before the first list.
         self.heard_at: float | None = None
+        # Objects that are on the server and do not decode.
+        self.unreadable: dict[Key, Undecodable] = {}
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -118,6 +132,20 @@ class Informer(Generic[T]):
     def is_synced(self) -> bool:
         """Tells whether the first list has come in."""
         return self._synced.is_set()
+
+    @property
+    def heard_ago_s(self) -> float:
+        """The seconds since the server last proved that nothing is missing; none before the first list."""
+        return 0.0 if self.heard_at is None else self._clock.monotonic() - self.heard_at
+
+    @property
+    def staleness(self) -> str:
+        """Says why the copy cannot be relied on; empty if it can, or if nothing has been listed yet."""
+        if self._silence:
+            return self._silence
+        if self.heard_ago_s > STALE_S:
+            return f"nothing was heard of {self.kind.plural} for {self.heard_ago_s:.0f} s"
+        return ""
 
     async def wait_synced(self) -> None:
         """Waits for the first list."""
@@ -141,21 +169,41 @@ class Informer(Generic[T]):
         """Follows the server until cancelled."""
         failures = 0
         resync = asyncio.ensure_future(self._resync()) if self._resync_s else None
+        self._version = ""
         try:
             while True:
-                try:
-                    await self._relist()
+                began_at = self._clock.monotonic()
+                ended_well = await self._follow_once()
+                if self._clock.monotonic() - began_at >= _GOOD_WATCH_S:
                     failures = 0
-                    await self._follow()
-                except GoneError:
-                    continue
-                except KubeError as error:
-                    self._report(error)
-                    failures += 1
-                    await self._clock.sleep(_BACKOFF.delay_s(failures, self.kind.plural))
+                    if ended_well:
+                        continue
+                failures += 1
+                await self._clock.sleep(_BACKOFF.delay_s(failures, self.kind.plural))
         finally:
             if resync is not None:
                 resync.cancel()
+
+    async def _follow_once(self) -> bool:
+        """Lists if that is needed, watches once, and tells whether the watch came to the end that was asked for."""
+        try:
+            if not self._version:
+                await self._relist()
+            await self._watch()
+        except GoneError:
+            self._version = ""
+        except KubeError as error:
+            self._report(error)
+            if isinstance(error, SilentWatchError):
+                self._silence = error.message
+            # A connection that broke is taken up where it broke; all else may have lost something. And when the next
+            # watch could last until the copy is stale, a list proves sooner that nothing is missing.
+            is_broken = isinstance(error, UnreachableError) and not isinstance(error, SilentWatchError)
+            if not is_broken or self.heard_ago_s > _RESUMED_S:
+                self._version = ""
+        else:
+            return True
+        return False
 
     async def _relist(self) -> None:
         listing = await self._client.list(
@@ -163,7 +211,8 @@ class Informer(Generic[T]):
         )
         self.heard_at = self._clock.monotonic()
         version = _number(listing.resource_version)
-        present = {_key(item) for item in listing.items}
+        self.unreadable = {(each.namespace, each.name): each for each in listing.unreadable}
+        present = {*map(_key, listing.items), *self.unreadable}
         for item in listing.items:
             self._put(item)
         for key in [key for key in self._objects if key not in present]:
@@ -175,24 +224,38 @@ class Informer(Generic[T]):
         self._deleted = {key: at for key, at in self._deleted.items() if at > version}
         self._synced.set()
 
-    async def _follow(self) -> None:
-        """Watches, and watches again from where the last watch ended, until an error ends it."""
-        while True:
-            watch = self._client.watch(
-                self.kind, self._version, self._namespace, labels=self._labels, fields=self._fields
-            )
-            async for event in watch:
-                self.heard_at = self._clock.monotonic()
-                self._version = event.resource_version or self._version
-                self._take(event)
+    async def _watch(self) -> None:
+        watch = self._client.watch(
+            self.kind, self._version, self._namespace, labels=self._labels, fields=self._fields
+        )
+        async for event in watch:
+            self._heard()
+            self._version = event.resource_version or self._version
+            self._take(event)
+        self._heard()
+
+    def _heard(self) -> None:
+        self.heard_at = self._clock.monotonic()
+        self._silence = ""
 
     def _take(self, event: Watched[T]) -> None:
+        if event.unreadable is not None:
+            self._take_unreadable(event, event.unreadable)
         if event.object is None:
             return
         if event.type == "DELETED":
+            self.unreadable.pop(_key(event.object), None)
             self._remove(_key(event.object), _number(event.resource_version), event.object)
         else:
             self._put(event.object)
+
+    def _take_unreadable(self, event: Watched[T], item: Undecodable) -> None:
+        key = item.namespace, item.name
+        if event.type == "DELETED":
+            self.unreadable.pop(key, None)
+            self._remove(key, _number(event.resource_version))
+        else:
+            self.unreadable[key] = item
 
     def _put(self, item: T) -> None:
         key = _key(item)
@@ -205,6 +268,9 @@ class Informer(Generic[T]):
             if version and version <= known:
                 return
             self._unindex(key, old)
+        held = self.unreadable.get(key)
+        if held is not None and version >= _number(held.resource_version):
+            del self.unreadable[key]
         self._objects[key] = item
         for name, indexer in self._indexers.items():
             for value in indexer(item):

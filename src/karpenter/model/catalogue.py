@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from karpenter.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
+from karpenter.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE, ZONE_ID
 from karpenter.model.instancetypes import InstanceType, Offering
 
 __all__ = ["Catalogue", "LabelTest", "bits", "lowest_bit"]
@@ -70,6 +70,8 @@ class Catalogue:
         self._type_masks = self._masks_of_types()
         self._labels = self._label_masks()
         self._defined = {key: _union(masks.values()) for key, masks in self._labels.items()}
+        # The id of a zone follows from its name.
+        self._of_offerings = sorted({key for each in self.offerings for key in each.labels} - {ZONE_ID})
         self._at_least: dict[str, tuple[list[int], list[int]]] = {}
         self._at_most: dict[str, tuple[list[int], list[int]]] = {}
         self._requirement_masks: dict[object, int] = {}
@@ -102,6 +104,20 @@ class Catalogue:
     def values(self, key: str) -> Mapping[str, int]:
         """Return the label's values, each with the offerings that have it; nothing for an unknown label."""
         return self._labels.get(key, {})
+
+    def narrowed(self, mask: int) -> dict[str, list[str]]:
+        """Return what some offerings settle besides type, zone and capacity type: labels, each with the values left.
+
+        Only labels that tell offerings of one type apart (tenancy, partition, reservation), that all of these offerings
+        have, and by which they can be told from others here.
+        """
+        found = {}
+        for key in self._of_offerings:
+            defined = self._defined[key]
+            left = [value for value, each in self._labels[key].items() if each & mask]
+            if not mask & ~defined and (len(left) < len(self._labels[key]) or defined != self.everything):
+                found[key] = left
+        return found
 
     def where(self, requirement: LabelTest) -> int:
         """Return the offerings whose label (or lack of it) meets the requirement."""

@@ -40,6 +40,18 @@ class Pool:
     used: Mapping[str, int] = field(default=EMPTY)
 
 
+def pool_limits(nodepool: NodePool) -> dict[str, int]:
+    """Return the limits as they are written, by resource, ``nodes`` included.
+
+    Raises:
+        QuantityError: A limit cannot be read.
+    """
+    return {
+        resource: Resources.parse({resource: limit})[resource]
+        for resource, limit in nodepool.spec.limits.items()
+    }
+
+
 def pool_view(nodepool: NodePool, catalogue: Catalogue, used: Mapping[str, int] = EMPTY) -> Pool:
     """Return the pool's view; ``used`` is the capacity of the nodes it has, ``nodes`` among it.
 
@@ -48,15 +60,8 @@ def pool_view(nodepool: NodePool, catalogue: Catalogue, used: Mapping[str, int] 
         QuantityError: A limit cannot be read.
     """
     template = nodepool.spec.template
-    labels = {**template.metadata.labels, names.NODEPOOL: nodepool.metadata.name}
-    labels[names.EC2NODECLASS] = template.spec.node_class_ref.name
-    requirements = Requirements.from_expressions(template.spec.requirements).intersection(
-        Requirements(Requirement.of(key, "In", (value,)) for key, value in labels.items())
-    )
-    limits = {
-        resource: Resources.parse({resource: limit})[resource] - used.get(resource, 0)
-        for resource, limit in nodepool.spec.limits.items()
-    }
+    requirements = Requirements.from_expressions(template.spec.requirements).intersection(_labels(nodepool))
+    limits = {resource: limit - used.get(resource, 0) for resource, limit in pool_limits(nodepool).items()}
     return Pool(
         name=nodepool.metadata.name,
         catalogue=catalogue,
@@ -66,6 +71,23 @@ def pool_view(nodepool: NodePool, catalogue: Catalogue, used: Mapping[str, int] 
         limits=limits,
         used={resource: used[resource] for resource in limits if used.get(resource)},
     )
+
+
+def own_requirements(nodepool: NodePool) -> Requirements:
+    """Return what the template says of labels that are no cloud's: its labels, and requirements on custom ones.
+
+    Raises:
+        RequirementError: A requirement of the template says nothing.
+    """
+    custom = [each for each in nodepool.spec.template.spec.requirements if each.key not in names.WELL_KNOWN]
+    return Requirements.from_expressions(custom).intersection(_labels(nodepool))
+
+
+def _labels(nodepool: NodePool) -> Requirements:
+    template = nodepool.spec.template
+    labels = {**template.metadata.labels, names.NODEPOOL: nodepool.metadata.name}
+    labels[names.EC2NODECLASS] = template.spec.node_class_ref.name
+    return Requirements(Requirement.of(key, "In", (value,)) for key, value in labels.items())
 
 
 def in_order(pools: Iterable[Pool]) -> tuple[Pool, ...]:

@@ -66,6 +66,17 @@ class Resources(Mapping[str, int]):
         """
         return cls((name, _parse(name, raw)) for name, raw in quantities.items())
 
+    @classmethod
+    def readable(cls, quantities: Mapping[str, RawQuantity]) -> Resources:
+        """Return the quantities that can be read: for sizes that others report, where one must not hide the rest."""
+        found = {}
+        for name, raw in quantities.items():
+            try:
+                found[name] = _parse(name, raw)
+            except QuantityError:
+                continue
+        return cls(found)
+
     def __getitem__(self, name: str) -> int:
         """Gives the amount; zero where there is none."""
         return self._amounts.get(name, 0)

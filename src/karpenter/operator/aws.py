@@ -7,6 +7,9 @@ version the server has, which claims name which instance profile, whom an interr
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,9 +20,8 @@ from karpenter.api import labels as names
 from karpenter.api.core import Node
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.cloud.aws.amis import Amis
-from karpenter.cloud.aws.api import AwsError, BotoAws, CallRecord
+from karpenter.cloud.aws.api import BotoAws, CallRecord
 from karpenter.cloud.aws.discovery import Account
-from karpenter.cloud.aws.garbage import profiles_in_use
 from karpenter.cloud.aws.instancetypes.provider import InstanceTypes
 from karpenter.cloud.aws.interruption import (
     Actor,
@@ -27,12 +29,15 @@ from karpenter.cloud.aws.interruption import (
     Interruption,
     InterruptionQueue,
     PollReport,
+    Verifier,
 )
+from karpenter.cloud.aws.launchtemplates import LaunchSpec
 from karpenter.cloud.aws.nodeclass import DryRuns, NodeClassStatus, StatusParts
 from karpenter.cloud.aws.placementgroups import PlacementGroups
-from karpenter.cloud.aws.pricing import USUAL_EVERY_S
-from karpenter.cloud.aws.profiles import InstanceProfiles
+from karpenter.cloud.aws.pricing import USUAL_EVERY_S, Prices
+from karpenter.cloud.aws.profiles import InstanceProfiles, profiles_in_use
 from karpenter.cloud.aws.provider import AwsProvider, AwsSettings, Hooks, connect, name_tags
+from karpenter.cloud.aws.region import find_region
 from karpenter.cloud.aws.reservations import Reservations
 from karpenter.cloud.aws.securitygroups import SecurityGroups
 from karpenter.cloud.aws.subnets import Subnets
@@ -43,13 +48,19 @@ from karpenter.controllers.interruption import Interruptions
 from karpenter.controllers.nodeclass import NodeClasses
 from karpenter.controllers.tagging import Tagging
 from karpenter.errors import KarpenterError
+from karpenter.kit.clock import Clock, within
+from karpenter.kit.rounds import one_round
 from karpenter.kube import Client, KubeError
 from karpenter.model.resources import MEMORY, Resources
-from karpenter.observe import Log, get_log
-from karpenter.operator.journal import KubeJournal
+from karpenter.observe import Detail, Log, Metrics, get_log
+from karpenter.operator.awshealth import AwsHealth
+from karpenter.operator.journal import KubeJournal, SetAside
 from karpenter.operator.launchlog import LaunchLog
+from karpenter.operator.measuring import AwsMetrics
+from karpenter.operator.prices import refresh_prices
 from karpenter.operator.runtime import CloudParts, Surroundings
-from karpenter.operator.settings import Settings
+from karpenter.operator.settings import Settings, state_namespace
+from karpenter.operator.tenancy import TenancyDemand
 
 __all__ = ["make_aws"]
 
@@ -57,6 +68,9 @@ _DNS: Final = "/api/v1/namespaces/kube-system/services/kube-dns"
 _REFRESH_S: Final = 12 * 3600.0
 _SWEEP_S: Final = 60.0
 _PROFILES_S: Final = 1800.0
+# How long the start waits for EKS to name the version, which the API server can tell, too.
+_EKS_WAIT_S: Final = 5.0
+_OFFERINGS_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +84,7 @@ class _Aws:
     reservations: Reservations
     profiles: InstanceProfiles
     amis: Amis
+    measures: AwsMetrics
     shifts: ZonalShifts | None = None
 
 
@@ -92,24 +107,32 @@ async def make_aws(parts: Surroundings, fence: Callable[[], None]) -> CloudParts
         clock=parts.clock,
     )
 
-    async def tag(claim: NodeClaim) -> None:
-        await provider.tag(claim.status.provider_id, name_tags(claim, parts.settings.cluster_name))
+    async def tag(claim: NodeClaim) -> bool:
+        return await provider.tag(claim.status.provider_id, name_tags(claim, parts.settings.cluster_name))
 
     tagging = Tagging(
         client=parts.client, cluster=parts.cluster, tag=tag, metrics=parts.metrics, clock=parts.clock
     )
+    _show_price_age(parts.metrics, provider.prices)
     parts.cluster.informers.nodes.on_change(lambda change: _learn(parts, provider.types, change.new))
     tasks: dict[str, Callable[[], Awaitable[None]]] = {
         "nodeclass": classes.run,
         "nodeclaim.tagging": tagging.run,
-        "pricing": lambda: _again(parts, _REFRESH_S, log, provider.prices.refresh),
+        "pricing": lambda: refresh_prices(provider.prices, parts.clock, log),
         "usualprices": lambda: _again(parts, USUAL_EVERY_S, log, provider.prices.refresh_usual),
         "instancetypes": lambda: _again(parts, _REFRESH_S, log, provider.types.refresh),
         "launchtemplates": lambda: _again(parts, _SWEEP_S, log, provider.parts.templates.sweep),
-        "instanceprofiles": lambda: _again(parts, _PROFILES_S, log, lambda: _sweep_profiles(parts, shared)),
         "amis": lambda: _again(parts, _PROFILES_S, log, shared.amis.drop_deprecated),
-        **_interruption_tasks(parts, shared, await shared.account.id(), log),
+        **_interruption_tasks(parts, shared, log),
     }
+    if not parts.settings.isolated_vpc:
+        tasks["instanceprofiles"] = lambda: _again(
+            parts, _PROFILES_S, log, lambda: _sweep_profiles(parts, shared)
+        )
+    if Detail.INSTANCE_TYPES in parts.metrics.details:
+        tasks["cloudprovider.metrics"] = lambda: _again(
+            parts, _OFFERINGS_S, log, lambda: shared.measures.measure_offerings(provider), at_once=True
+        )
     if shared.shifts is not None:
         refresh = shared.shifts.refresh
         tasks["zonalshift"] = lambda: _again(parts, SHIFTS_EVERY_S, log, refresh)
@@ -118,16 +141,33 @@ async def make_aws(parts: Surroundings, fence: Callable[[], None]) -> CloudParts
 
 async def _shared(parts: Surroundings, fence: Callable[[], None], log: Log) -> _Aws:
     settings, clock = parts.settings, parts.clock
-    aws = BotoAws(clock=clock, before_mutation=fence, on_call=lambda record: _count(parts, record))
-    kubernetes = await _version(parts.client, aws, settings)
+    health = AwsHealth(parts.cluster, parts.recorder, clock, log)
+
+    measures = AwsMetrics(parts.metrics, parts.cluster)
+
+    def called(record: CallRecord) -> None:
+        measures.called(record)
+        health(record)
+
+    aws = BotoAws(await find_region(), clock=clock, before_mutation=fence, on_call=called)
+    kubernetes = await _version(parts.client, aws, settings, clock)
     groups, reservations = PlacementGroups(aws, clock), Reservations(aws, clock)
     amis = Amis(aws, clock, refresh_s=settings.ami_refresh_interval)
+    launch_log = LaunchLog(log, kubernetes, amis.parameter_of)
+
+    def template_created(name: str, spec: LaunchSpec) -> None:
+        launch_log(name, spec)
+        measures.template_created(name, spec)
+
     hooks: Hooks = {
         "group_of": groups.group_of,
         "reservation_count": reservations.counts.room,
         "reservation_used": reservations.counts.used,
+        "pods_name_tenancy": TenancyDemand(parts.cluster.informers.pods),
         "warn": log.warning,
-        "template_created": LaunchLog(log, kubernetes, amis.parameter_of),
+        "template_created": template_created,
+        "offerings_failed": measures.offerings_failed,
+        "on_batch": measures.batched,
     }
     shifts = None
     if settings.enable_zonal_shift:
@@ -144,16 +184,17 @@ async def _shared(parts: Surroundings, fence: Callable[[], None], log: Log) -> _
         reserved_enis=settings.reserved_enis,
         uses_reservations=settings.feature_gates.reserved_capacity,
     )
-    namespace = settings.leader_election_namespace or parts.client.config.namespace
-    journal = KubeJournal(parts.client, namespace)
+    namespace = state_namespace(settings, parts.client.config.namespace)
+    journal = KubeJournal(parts.client, namespace, SetAside(parts.recorder, parts.metrics, log))
     return _Aws(
         provider=await connect(wanted, aws=aws, clock=clock, journal=journal, **hooks),
-        account=Account(aws),
+        account=Account(aws, clock, cluster_name=settings.cluster_name),
         kubernetes=kubernetes,
         groups=groups,
         reservations=reservations,
         profiles=InstanceProfiles(aws, clock, cluster_name=settings.cluster_name),
         amis=amis,
+        measures=measures,
         shifts=shifts,
     )
 
@@ -185,12 +226,13 @@ def _status(parts: Surroundings, shared: _Aws) -> NodeClassStatus:
             templates=launching.templates,
             dry_runs=None if settings.disable_dry_run else dry_runs,
             uses_reservations=settings.feature_gates.reserved_capacity,
+            isolated_vpc=settings.isolated_vpc,
         )
     )
 
 
 def _interruption_tasks(
-    parts: Surroundings, shared: _Aws, account: str, log: Log
+    parts: Surroundings, shared: _Aws, log: Log
 ) -> dict[str, Callable[[], Awaitable[None]]]:
     def spot_lost(claim: NodeClaim) -> None:
         labels = claim.metadata.labels
@@ -215,17 +257,14 @@ def _interruption_tasks(
             shared.reservations.counts.used(interruption.reservation_id, is_full=True)
         await interruptions.handle(interruption, ends=kind.ends_the_node, forceful=kind.is_forceful)
 
-    def polled(report: PollReport) -> None:
-        for kind, count in report.received.items():
-            parts.metrics.interruption_received.labels(kind).inc(count)
-        parts.metrics.interruption_deleted.inc(report.deleted)
-        for age_s in report.ages_s:
-            parts.metrics.interruption_queue_seconds.observe(age_s)
-
     actor = Actor(handle, parts.clock)
     aws = shared.provider.parts.aws
     health = InstanceHealth(
-        aws, parts.clock, actor, on_problem=lambda error: log.error("instance status", error=error)
+        aws,
+        parts.clock,
+        actor,
+        on_problem=lambda error: log.error("instance status", error=error),
+        on_unhealthy=shared.measures.unhealthy,
     )
     tasks: dict[str, Callable[[], Awaitable[None]]] = {
         "instancestatus": health.run,
@@ -237,30 +276,80 @@ def _interruption_tasks(
             hint="create the queue and set --interruption-queue; instance status is still asked every minute",
         )
         return tasks
+    verifier = Verifier(
+        aws,
+        parts.clock,
+        instances=shared.provider.parts.instances,
+        claims_of=lambda instance_id: parts.cluster.informers.claims.by("instance", instance_id),
+    )
     queue = InterruptionQueue(
         aws,
         parts.clock,
         actor,
         queue_name=parts.settings.interruption_queue,
-        account=account,
-        on_poll=polled,
+        verify=verifier.verify,
+        on_poll=lambda report: _note_poll(parts, log, report),
         on_problem=lambda error: log.error("interruption queue", error=error),
     )
     return {**tasks, "interruption": queue.run}
 
 
-async def _again(parts: Surroundings, every_s: float, log: Log, work: Callable[[], Awaitable[Any]]) -> None:
+def _show_price_age(metrics: Metrics, prices: Prices) -> None:
+    def age_s(capacity_type: str) -> float:
+        known = prices.age_s(capacity_type)
+        return math.nan if known is None else known
+
+    for capacity_type in (names.ON_DEMAND, names.SPOT):
+        gauge = metrics.price_age_seconds.labels(capacity_type)
+        gauge.set_function(functools.partial(age_s, capacity_type))
+
+
+def _note_poll(parts: Surroundings, log: Log, report: PollReport) -> None:
+    """Count what one receiving brought, and log what was refused: one line for each reason."""
+    metrics, cluster = parts.metrics, parts.settings.cluster_name
+    for kind, count in report.received.items():
+        metrics.interruption_received.labels(kind).inc(count)
+    metrics.interruption_deleted.inc(report.deleted)
+    for age_s in report.ages_s:
+        metrics.interruption_queue_seconds.observe(age_s)
+    for reason in sorted({each.reason for each in report.refused}):
+        refused = [each for each in report.refused if each.reason == reason]
+        metrics.interruption_refused.labels(reason).inc(len(refused))
+        log.warning(
+            "refused interruption message",
+            reason=reason,
+            count=len(refused),
+            details=[each.detail for each in refused],
+            hint="it was not obeyed; if you did not send it, see who else may send to the queue: "
+            f"karpenter install aws --cluster-name {cluster} --check",
+        )
+
+
+async def _again(
+    parts: Surroundings,
+    every_s: float,
+    log: Log,
+    work: Callable[[], Awaitable[Any]],
+    *,
+    at_once: bool = False,
+) -> None:
     """Does something now and then; a failure is told and the next time is waited for."""
+    pause_s = 0.0 if at_once else every_s
     while True:
-        await parts.clock.sleep(every_s)
+        await parts.clock.sleep(pause_s)
+        pause_s = every_s
         try:
-            await work()
+            with one_round(parts.clock):
+                await work()
         except KarpenterError as error:
             log.error("refreshing from AWS failed and is tried again", error=error)  # noqa: TRY400 - it has a hint
 
 
 async def _sweep_profiles(parts: Surroundings, shared: _Aws) -> None:
     cluster = parts.cluster
+    # What cannot be read may name a profile: the next sweep comes soon enough.
+    if cluster.informers.claims.unreadable or cluster.informers.classes.unreadable:
+        return
     await shared.profiles.sweep(profiles_in_use(cluster.effective.classes.values(), cluster.informers.claims))
 
 
@@ -285,21 +374,14 @@ async def _dns_address(client: Client) -> str:
     return "" if address == "None" else str(address)
 
 
-async def _version(client: Client, aws: BotoAws, settings: Settings) -> str:
+async def _version(client: Client, aws: BotoAws, settings: Settings, clock: Clock) -> str:
     """Gives the version that nodes join: EKS' word for it, or that of the API server outside EKS."""
     if settings.eks_control_plane:
-        try:
-            found = await aws.call("eks", "DescribeCluster", name=settings.cluster_name)
-        except AwsError:
-            found = {}
+        found: dict[str, Any] = {}
+        with contextlib.suppress(KarpenterError, TimeoutError):
+            asked = aws.call("eks", "DescribeCluster", name=settings.cluster_name)
+            found = await within(clock, _EKS_WAIT_S, asked)
         if version := str(found.get("cluster", {}).get("version", "")):
             return version
     answer = msgspec.json.decode(await client.raw("GET", "/version"), type=dict[str, Any])
     return f"{answer.get('major', '1')}.{str(answer.get('minor', '')).rstrip('+')}"
-
-
-def _count(parts: Surroundings, record: CallRecord) -> None:
-    method = f"{record.service}:{record.operation}"
-    parts.metrics.cloud_seconds.labels(method, "aws").observe(record.seconds)
-    if record.code:
-        parts.metrics.cloud_errors.labels(method, "aws", record.code).inc()

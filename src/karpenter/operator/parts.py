@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.cloud.protocol import CloudProvider, Machine
 from karpenter.controllers.garbage import owner_by_tag
+from karpenter.controllers.metrics import ObjectMetrics
 from karpenter.kit.clock import Clock
 from karpenter.kube import Client, Recorder
 from karpenter.observe import DecisionLog, Metrics
@@ -27,6 +28,7 @@ class Surroundings:
     recorder: Recorder
     decisions: DecisionLog
     metrics: Metrics
+    objects: ObjectMetrics
     clock: Clock
     settings: Settings
 

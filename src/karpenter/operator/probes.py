@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers who asks whether we live, are ready, and what we count: /healthz, /readyz and /metrics.
+"""Answers who asks whether we live, are ready, and what we count: /healthz, /readyz, /metrics, and profiles on request.
 
-Alive means that the event loop turns; ready that the cluster is known and our kinds are served. A probe that fails says
-why in its body. The two ports are Karpenter's; port 0 takes any free one.
+Alive means that the event loop turns; ready that the cluster is known, our kinds are served, and watches speak. A probe
+that fails says why in its body. What a person must mend, such as an object that does not decode, is named in the body
+of a probe that succeeds: failing would mend nothing, take the metrics away that tell of it, and stop the rollout of a
+version that can read it. The two ports are Karpenter's; port 0 takes any free one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -15,6 +17,7 @@ from aiohttp import web
 
 from karpenter.errors import KarpenterError
 from karpenter.observe import CONTENT_TYPE, Metrics
+from karpenter.operator.profiling import Profiles
 
 __all__ = ["Probes", "ProbesError"]
 
@@ -29,30 +32,38 @@ class Probes:
     Args:
         metrics: What /metrics shows.
         problem: Why we are not ready; empty if we are.
+        warnings: What is named although we are ready.
         before_metrics: Called before each scrape, to fill in what is only counted on demand.
+        profiling: Whether profiles are served beside the metrics.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what two servers show, and where
         self,
         metrics: Metrics,
         *,
         problem: Callable[[], str],
-        before_metrics: Callable[[], None],
+        warnings: Callable[[], Sequence[str]] = tuple,
+        before_metrics: Callable[[], Awaitable[None]],
         metrics_port: int,
         health_port: int,
         host: str = "0.0.0.0",  # noqa: S104 - kubelets and Prometheus ask from outside the pod
+        profiling: bool = False,
     ) -> None:
         self._metrics = metrics
         self._problem = problem
+        self._warnings = warnings
         self._before_metrics = before_metrics
         self._wanted = {"metrics": metrics_port, "health": health_port}
         self._host = host
+        self._profiling = profiling
         self._runners: list[web.AppRunner] = []
         self.ports: dict[str, int] = {}
 
     async def __aenter__(self) -> Self:
         metrics, health = web.Application(), web.Application()
         metrics.router.add_get("/metrics", self._show)
+        if self._profiling:
+            Profiles().serve(metrics)
         health.router.add_get("/healthz", self._alive)
         health.router.add_get("/readyz", self._ready)
         try:
@@ -88,7 +99,7 @@ class Probes:
         self._runners.clear()
 
     async def _show(self, _: web.Request) -> web.Response:
-        self._before_metrics()
+        await self._before_metrics()
         return web.Response(body=self._metrics.render(), headers={"Content-Type": CONTENT_TYPE})
 
     async def _alive(self, _: web.Request) -> web.Response:
@@ -96,4 +107,5 @@ class Probes:
 
     async def _ready(self, _: web.Request) -> web.Response:
         problem = self._problem()
-        return web.Response(text=f"{problem}\n", status=503) if problem else web.Response(text="ok\n")
+        lines = [problem or "ok", *(f"warning: {each}" for each in self._warnings())]
+        return web.Response(text="".join(f"{each}\n" for each in lines), status=503 if problem else 200)

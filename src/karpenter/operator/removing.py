@@ -25,9 +25,9 @@ from karpenter.controllers.provisioning import Market, Provisioner
 from karpenter.controllers.repair import Repair
 from karpenter.controllers.static import StaticPools
 from karpenter.kube import AlreadyExistsError, Client, NotFoundError
-from karpenter.operator.journal import CONFIG_MAPS
+from karpenter.operator.journal import CONFIG_MAPS, create_config_map
 from karpenter.operator.parts import Surroundings
-from karpenter.operator.settings import Settings
+from karpenter.operator.settings import Settings, state_namespace
 from karpenter.scheduling import SolveOptions, solve
 
 __all__ = ["ConfigMapStore", "removing"]
@@ -38,7 +38,7 @@ _KEY: Final = "memory"
 
 
 class ConfigMapStore:
-    """Keeps a text in a ConfigMap of the controller's own namespace."""
+    """Keeps a text in a ConfigMap of the namespace where state is kept."""
 
     def __init__(self, client: Client, namespace: str, name: str = _MEMORY) -> None:
         self._client = client
@@ -61,7 +61,7 @@ class ConfigMapStore:
         except NotFoundError:
             manifest = {"metadata": {"name": self._name}, "data": data}
             try:
-                await self._client.create(CONFIG_MAPS, manifest, self._namespace)
+                await create_config_map(self._client, manifest, self._namespace)
             except AlreadyExistsError:
                 return
 
@@ -95,7 +95,7 @@ def removing(
 ) -> Mapping[str, Callable[[], Awaitable[None]]]:
     """Gives the controllers that take nodes away or keep their number, by name."""
     settings = parts.settings
-    namespace = settings.leader_election_namespace or parts.client.config.namespace
+    namespace = state_namespace(settings, parts.client.config.namespace)
     catalogues = functools.partial(market.catalogues, with_static=True)
     daemons = DaemonPlans(
         cluster=parts.cluster,

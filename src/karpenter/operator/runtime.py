@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import platform
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
+from karpenter import __version__
 from karpenter.controllers.buffers import Buffers
 from karpenter.controllers.consistency import Consistency
 from karpenter.controllers.daemons import DaemonHints
@@ -22,16 +24,29 @@ from karpenter.controllers.expiration import Expiration
 from karpenter.controllers.garbage import GarbageCollection
 from karpenter.controllers.legacy import Hydration, LegacyConversion, OldNodeLabels
 from karpenter.controllers.lifecycle import Lifecycle, LifecycleSettings
+from karpenter.controllers.metrics import ObjectMetrics
 from karpenter.controllers.nodepool import NodePools
 from karpenter.controllers.overlays import Overlays
+from karpenter.controllers.poolproblems import PoolProblems
 from karpenter.controllers.provisioning import Market, Provisioner, ProvisionerSettings
 from karpenter.controllers.registrationhealth import HealthSettings, LaunchBreaker, RegistrationHealth
 from karpenter.controllers.termination import ClaimTermination, Evictions, NodeTermination
+from karpenter.controllers.unreadable import UnreadableObjects
 from karpenter.errors import KarpenterError
 from karpenter.kit.clock import Clock
 from karpenter.kit.tasks import Supervisor, TaskFailure
-from karpenter.kube import Client, ClusterConfig, Elector, FencedError, KubeError, NotFoundError, Recorder
-from karpenter.observe import DecisionLog, Metrics, get_log
+from karpenter.kube import (
+    Client,
+    ClusterConfig,
+    Elector,
+    FencedError,
+    KubeError,
+    NotFoundError,
+    Recorder,
+    Undecodable,
+)
+from karpenter.observe import DecisionLog, Metrics, get_log, measured
+from karpenter.operator.measuring import MeasuredCloud
 from karpenter.operator.parts import CloudParts, Surroundings
 from karpenter.operator.probes import Probes
 from karpenter.operator.removing import removing
@@ -43,6 +58,10 @@ __all__ = ["CloudParts", "Operator", "Surroundings"]
 
 _LAG_EVERY_S: Final = 0.1
 _STOP_S: Final = 3.0
+# How long a person waits for the API server without a word.
+_PATIENCE_S: Final = 2.0
+# Go's names of architectures, where they differ.
+_GO_ARCH: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 # Makes the cloud for a replica; every mutating call of it passes the fence.
@@ -71,7 +90,14 @@ class Operator:
         self._informers: Informers | None = None
         self._clients: tuple[Client, ...] = ()
         self._problem = "starting"
-        self.metrics = Metrics()
+        self._is_leading = False
+        self.metrics = Metrics(details=settings.detailed_metrics)
+        arch = _GO_ARCH.get(platform.machine(), platform.machine())
+        python = f"python{platform.python_version()}"
+        self.metrics.build_info.labels(__version__, python, arch, "").set(1)
+        self._objects: ObjectMetrics | None = None
+        self._started_at = clock.monotonic()
+        self._unreadable: dict[tuple[str, str, str], str] = {}
         self.decisions = DecisionLog(clock)
         self.breaker = LaunchBreaker(clock)
         self.ports: Mapping[str, int] = {}
@@ -86,10 +112,12 @@ class Operator:
         probes = Probes(
             self.metrics,
             problem=self.problem,
+            warnings=self.warnings,
             before_metrics=self._fill_in,
             metrics_port=settings.metrics_port,
             health_port=settings.health_probe_port,
             host=settings.bind_address,
+            profiling=settings.enable_profiling,
         )
         if settings.early_placement and not settings.initialization_timeout:
             self._log.warning(
@@ -100,7 +128,11 @@ class Operator:
             self.ports = probes.ports
             self._clients = (lease_client, client)
             self._elector = self._candidate(lease_client)
-            await self._check_server(client)
+            waiting = asyncio.create_task(self._tell_of_waiting(), name="patience")
+            try:
+                await self._check_server(client)
+            finally:
+                waiting.cancel()
             surroundings = self._surroundings(client)
             cloud = await self._make_cloud(surroundings, self._fence)
             await self._serve(surroundings, cloud, stop)
@@ -112,7 +144,11 @@ class Operator:
         if self._informers is not None and not self._informers.is_synced:
             missing = [each.kind.plural for each in self._informers.all if not each.is_synced]
             return f"waiting for the first list of {', '.join(missing)}"
-        return ""
+        return self._informers.staleness if self._informers is not None else ""
+
+    def warnings(self) -> Sequence[str]:
+        """Names the objects that do not decode: a person must mend them, and this replica is ready all the same."""
+        return tuple(map(str, self._informers.unreadable)) if self._informers is not None else ()
 
     async def _serve(self, parts: Surroundings, cloud: CloudParts, stop: asyncio.Event) -> None:
         controllers = self._controllers(parts, cloud)
@@ -124,9 +160,9 @@ class Operator:
                 background.start(f"informer/{informer.kind.plural}", informer.run)
             background.start("loop-lag", self._measure_lag)
             background.start("events", parts.recorder.run)
+            background.start("metrics", parts.objects.run)
             await self._or_stop(informers.wait_synced(), stop)
             self._problem = ""
-            self.metrics.state_synced.set(1)
             elector = self._elector
             if elector is not None:
                 background.start("lease", elector.run)
@@ -150,25 +186,26 @@ class Operator:
         while True:
             if self._elector is not None:
                 await self._elector.wait_leading()
-            self.metrics.is_leader.set(1)
+            self._show_leading(is_leading=True)
             self._log.info("leading", identity=self._identity)
             taken_over()
             for name, run in controllers.items():
-                team.start(name, run)
+                team.start(name, measured(self.metrics, name, run))
             try:
                 if self._elector is None:
                     await asyncio.Event().wait()
                 else:
                     await self._elector.wait_lost()
             finally:
-                self.metrics.is_leader.set(0)
+                self._show_leading(is_leading=False)
                 await team.stop(*controllers)
             self._log.error("lost the lease, controllers are stopped", identity=self._identity)
 
     def _controllers(
         self, parts: Surroundings, cloud: CloudParts
     ) -> Mapping[str, Callable[[], Awaitable[None]]]:
-        settings, provider = parts.settings, cloud.provider
+        settings = parts.settings
+        provider = MeasuredCloud(cloud.provider, parts.metrics, parts.clock)
         common = {
             "client": parts.client,
             "cluster": parts.cluster,
@@ -187,8 +224,12 @@ class Operator:
             metrics=parts.metrics,
             clock=parts.clock,
         )
-        market = Market(
-            parts.cluster, provider, is_backing_off=breaker.is_backing_off, adjust=overlays.adjust
+        market = Market(parts.cluster, provider, pause=breaker.message, adjust=overlays.adjust)
+        problems = PoolProblems(parts.cluster, parts.recorder, parts.clock)
+        health = RegistrationHealth(
+            **told,  # type: ignore[arg-type]
+            breaker=breaker,
+            settings=HealthSettings(registration_timeout_s=settings.registration_timeout),
         )
         buffers = (
             Buffers(client=parts.client, metrics=parts.metrics, clock=parts.clock)
@@ -199,6 +240,9 @@ class Operator:
             **told,  # type: ignore[arg-type]
             market=market,
             room=buffers,
+            problems=problems,
+            before_order=health.ordering,
+            pause=breaker.message,
             solver=solve,
             settings=ProvisionerSettings(
                 batch_idle_s=settings.batch_idle_duration,
@@ -214,6 +258,7 @@ class Operator:
                 place_early=settings.early_placement,
             ),
             order_lasts_s=settings.registration_timeout,
+            times=parts.objects.times,
         )
         if buffers is not None:
             buffers.on_change(provisioner.look)
@@ -221,6 +266,8 @@ class Operator:
         lifecycle = Lifecycle(
             **told,  # type: ignore[arg-type]
             cloud=provider,
+            problems=problems,
+            on_failure=health.failed,
             settings=LifecycleSettings(
                 registration_timeout_s=settings.registration_timeout,
                 initialization_timeout_s=settings.initialization_timeout,
@@ -237,9 +284,16 @@ class Operator:
             recorder=parts.recorder,
             metrics=parts.metrics,
             clock=parts.clock,
+            breaker=breaker,
         )
         expiration = Expiration(**told)  # type: ignore[arg-type]
-        garbage = GarbageCollection(**common, cloud=provider, owners=cloud.owners)  # type: ignore[arg-type]
+        garbage = GarbageCollection(
+            **common,  # type: ignore[arg-type]
+            cloud=provider,
+            owners=cloud.owners,
+            share=settings.garbage_collection_share,
+        )
+        unreadable = UnreadableObjects(cluster=parts.cluster, recorder=parts.recorder, clock=parts.clock)
         plain = {
             "client": parts.client,
             "cluster": parts.cluster,
@@ -257,11 +311,6 @@ class Operator:
         daemons = DaemonHints(
             cluster=parts.cluster, recorder=parts.recorder, metrics=parts.metrics, clock=parts.clock
         )
-        health = RegistrationHealth(
-            **told,  # type: ignore[arg-type]
-            breaker=breaker,
-            settings=HealthSettings(registration_timeout_s=settings.registration_timeout),
-        )
         return {
             "legacy.conversion": legacy.run,
             "legacy.nodelabels": old_labels.run,
@@ -276,6 +325,7 @@ class Operator:
             "nodepool": pools.run,
             "nodeclaim.expiration": expiration.run,
             "nodeclaim.garbagecollection": garbage.run,
+            "unreadable": unreadable.run,
             **({"nodeoverlay.controller": overlays.run} if settings.feature_gates.node_overlay else {}),
             **({"capacitybuffer": buffers.run} if buffers is not None else {}),
             **removing(
@@ -293,9 +343,12 @@ class Operator:
     def _surroundings(self, client: Client) -> Surroundings:
         informers = Informers.of(client, clock=self._clock, on_error=self._informer_failed)
         self._informers = informers
+        cluster = Cluster(informers, clock=self._clock)
+        self._objects = ObjectMetrics(cluster, self.metrics, self._clock, is_leading=lambda: self._is_leading)
         return Surroundings(
             client=client,
-            cluster=Cluster(informers, clock=self._clock),
+            cluster=cluster,
+            objects=self._objects,
             recorder=Recorder(client, instance=self._identity, clock=self._clock),
             decisions=self.decisions,
             metrics=self.metrics,
@@ -311,14 +364,21 @@ class Operator:
             qps=settings.kube_client_qps if fenced else 1000,
             burst=settings.kube_client_burst if fenced else 1000,
             before_write=self._fence if fenced else None,
-            on_undecodable=lambda each: self._log.error(
-                "an object cannot be read and is left out",
-                kind=each.kind,
-                namespace=each.namespace,
-                name=each.name,
-                error=each.problem,
-            ),
+            on_undecodable=self._undecodable,
         )
+
+    def _undecodable(self, item: Undecodable) -> None:
+        """Logs an object that does not decode, once for each of its versions."""
+        key = item.kind, item.namespace, item.name
+        if self._unreadable.get(key) != item.resource_version:
+            self._unreadable[key] = item.resource_version
+            self._log.error(
+                "an object cannot be read",
+                kind=item.kind,
+                namespace=item.namespace,
+                name=item.name,
+                error=item.problem,
+            )
 
     def _candidate(self, client: Client) -> Elector | None:
         if self._settings.disable_leader_election:
@@ -345,6 +405,14 @@ class Operator:
                     hint="karpenter crds | kubectl apply --server-side -f -",
                 ) from error
 
+    async def _tell_of_waiting(self) -> None:
+        await self._clock.sleep(_PATIENCE_S)
+        self._log.warning(
+            "waiting for the API server, which has not answered yet",
+            server=self._config.server,
+            hint="is this the right cluster? see --kubeconfig and --context",
+        )
+
     async def _or_stop(self, work: Awaitable[None], stop: asyncio.Event) -> None:
         working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
         try:
@@ -360,16 +428,28 @@ class Operator:
             await self._clock.sleep(_LAG_EVERY_S)
             self.metrics.loop_lag_seconds.observe(max(self._clock.monotonic() - due, 0.0))
 
-    def _fill_in(self) -> None:
-        if self._informers is None:
+    def _show_leading(self, *, is_leading: bool) -> None:
+        self._is_leading = is_leading
+        self.metrics.is_leader.set(int(is_leading))
+        self.metrics.leader_status.labels(self._settings.leader_election_name).set(int(is_leading))
+
+    async def _fill_in(self) -> None:
+        if self._informers is None or self._objects is None:
             return
+        is_synced = self._informers.is_synced
+        self.metrics.state_synced.set(int(is_synced))
+        unsynced_s = 0.0 if is_synced else self._clock.monotonic() - self._started_at
+        self.metrics.state_unsynced_seconds.set(unsynced_s)
         self.metrics.state_node_count.set(len(self._informers.nodes))
+        for informer in self._informers.all:
+            self.metrics.unreadable.labels(informer.kind.plural).set(len(informer.unreadable))
+            self.metrics.heard_ago_seconds.labels(informer.kind.plural).set(informer.heard_ago_s)
         sent: Counter[str] = Counter()
         for client in self._clients:
             sent.update(client.sent)
-        for request, number in sent.items():
-            verb, _, resource = request.partition(" ")
-            self.metrics.api_requests.labels(verb, resource).set(number)
+        requests = {request.partition(" "): number for request, number in sent.items()}
+        self.metrics.api_requests.replace({(each[0], each[2]): number for each, number in requests.items()})
+        await self._objects.measure()
 
     def _task_failed(self, failure: TaskFailure) -> None:
         self._log.error(

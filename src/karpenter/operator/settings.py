@@ -10,13 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from typing import Any, Final
 
 from karpenter.errors import KarpenterError
-from karpenter.kit.durations import DurationError, parse_duration
+from karpenter.kit.durations import Duration, DurationError, parse_duration
+from karpenter.observe import Detail
 from karpenter.observe.logs import LEVELS
 
-__all__ = ["GATES", "Gates", "Setting", "Settings", "SettingsError", "read_settings", "table"]
+__all__ = [
+    "GATES",
+    "Gates",
+    "Setting",
+    "Settings",
+    "SettingsError",
+    "read_settings",
+    "state_namespace",
+    "table",
+]
+
+_KUBE_SYSTEM: Final = "kube-system"
 
 CLUSTER: Final = "Cluster and AWS"
 DECIDING: Final = "Deciding"
@@ -49,6 +62,8 @@ GATES: Final[Mapping[str, str]] = {
     "StaticCapacity": "static_capacity",
     "CapacityBuffer": "capacity_buffer",
 }
+# Gates of older Karpenter releases whose features cannot be switched any more.
+_DECIDED_GATES: Final[Mapping[str, str]] = {"Drift": "drift is always on"}
 
 
 def _text(text: str) -> str:
@@ -91,18 +106,21 @@ def _dollars(text: str) -> float:
 def _share(text: str) -> float:
     value = float(text)
     if not 0 <= value < 1:
-        raise ValueError("must be from 0 to 1, e.g. 0.075 for 7.5 %")
+        raise ValueError("must be from 0 to below 1, e.g. 0.075 for 7.5 %")
     return value
 
 
-def _seconds(least_s: float) -> Callable[[str], float]:
-    def read(text: str) -> float:
-        value = parse_duration(text).seconds
-        if value < least_s:
-            raise ValueError(f"must be {least_s:g}s or more")
-        return value
+@dataclass(frozen=True, slots=True)
+class _Seconds:
+    """Reads a duration of at least so many seconds."""
 
-    return read
+    least_s: float
+
+    def __call__(self, text: str) -> float:
+        value = parse_duration(text).seconds
+        if value < self.least_s:
+            raise ValueError(f"must be {self.least_s:g}s or more")
+        return value
 
 
 def _one_of(*allowed: str) -> Callable[[str], str]:
@@ -114,16 +132,54 @@ def _one_of(*allowed: str) -> Callable[[str], str]:
     return read
 
 
+def _no_gate(name: str) -> str:
+    if name in _DECIDED_GATES:
+        return f"the feature gate {name} is gone: {_DECIDED_GATES[name]}; leave it out"
+    by_lower = {each.lower(): each for each in GATES}
+    close = get_close_matches(name.lower(), by_lower, n=1)
+    meant = f"did you mean {by_lower[close[0]]}?" if close else f"there are {', '.join(GATES)}"
+    return f"there is no feature gate {name}; {meant}"
+
+
 def _gates(text: str) -> Gates:
     chosen = {}
     for part in filter(None, (each.strip() for each in text.split(","))):
         name, separator, value = part.partition("=")
         if not separator:
             raise ValueError(f"{part!r} is not of the form Name=true")
-        # Karpenter ignores gates that it does not know, so that a chart may be newer than the program.
-        if name in GATES:
+        if name not in GATES:
+            raise ValueError(_no_gate(name))
+        try:
             chosen[GATES[name]] = _flag(value)
+        except ValueError as error:
+            raise ValueError(f"{name} {error}") from error
     return Gates(**chosen)
+
+
+def _details(text: str) -> frozenset[Detail]:
+    wanted = frozenset(each.strip() for each in text.split(",") if each.strip())
+    if wanted == {"all"}:
+        return frozenset(Detail)
+    unknown = wanted.difference(Detail)
+    if unknown:
+        raise ValueError(f"{min(unknown)!r} is none of {', '.join(Detail)}, all")
+    return frozenset(map(Detail, wanted))
+
+
+def _state_namespace(text: str) -> str:
+    if text == _KUBE_SYSTEM:
+        raise ValueError(
+            "rights on its ConfigMaps would reach aws-auth; choose a namespace of Karpenter's own"
+        )
+    return text
+
+
+def state_namespace(settings: Settings, own: str) -> str:
+    """Give the namespace where state is kept, given the one that the controller runs in: never kube-system."""
+    if settings.state_namespace:
+        return settings.state_namespace
+    lease = settings.leader_election_namespace or own
+    return "karpenter-state" if lease == _KUBE_SYSTEM else lease
 
 
 def _setting(
@@ -161,22 +217,22 @@ class Settings:
     disable_dry_run: bool = _setting(False, "Do not check rights by dry runs.", CLUSTER, _flag)
     enable_zonal_shift: bool = _setting(False, "Heed zonal shifts of ARC.", CLUSTER, _flag)
     ami_refresh_interval: float = _setting(
-        60.0, "How often images are looked up.", CLUSTER, _seconds(60), example="1m"
+        60.0, "How often images are looked up.", CLUSTER, _Seconds(60), example="1m"
     )
     subnet_refresh_interval: float = _setting(
-        60.0, "How often subnets are looked up.", CLUSTER, _seconds(60), example="1m"
+        60.0, "How often subnets are looked up.", CLUSTER, _Seconds(60), example="1m"
     )
     batch_idle_duration: float = _setting(
-        1.0, "A batch of pods ends after so long without a new one.", DECIDING, _seconds(0), example="1s"
+        1.0, "A batch of pods ends after so long without a new one.", DECIDING, _Seconds(0), example="1s"
     )
     batch_max_duration: float = _setting(
-        10.0, "A batch of pods is gathered for at most so long.", DECIDING, _seconds(0), example="10s"
+        10.0, "A batch of pods is gathered for at most so long.", DECIDING, _Seconds(0), example="10s"
     )
     batch_first_duration: float = _setting(
         0.15,
         "The first batch after a quiet spell ends after so long without a new pod.",
         DECIDING,
-        _seconds(0),
+        _Seconds(0),
         example="150ms",
     )
     preference_policy: str = _setting(
@@ -193,37 +249,37 @@ class Settings:
     )
     ignore_dra_requests: bool = _setting(True, "Leave pods with resource claims alone.", DECIDING, _flag)
     solve_deadline: float = _setting(
-        60.0, "What is placed by then is the plan.", DECIDING, _seconds(0.1), example="1m"
+        60.0, "What is placed by then is the plan.", DECIDING, _Seconds(0.1), example="1m"
     )
     registration_timeout: float = _setting(
-        900.0, "A node that has not joined by then is replaced.", DECIDING, _seconds(1), example="15m"
+        900.0, "A node that has not joined by then is replaced.", DECIDING, _Seconds(1), example="15m"
     )
     initialization_timeout: float = _setting(
-        0.0,
-        "A node that joined and is not ready by then is replaced; 0 waits for ever.",
+        900.0,
+        "A node that is not ready so long after it joined is replaced, unless a workload runs on it; 0 waits for ever.",
         DECIDING,
-        _seconds(0),
-        example="30m",
+        _Seconds(0),
+        example="15m",
     )
     disruption_validation_delay: float = _setting(
         5.0,
         "How long a node that is to go stays tainted before it is looked at again.",
         REMOVING,
-        _seconds(0),
+        _Seconds(0),
         example="5s",
     )
     disruption_replacement_timeout: float = _setting(
         600.0,
         "A removal whose replacements are not ready by then is taken back.",
         REMOVING,
-        _seconds(1),
+        _Seconds(1),
         example="10m",
     )
     disruption_gather_duration: float = _setting(
-        1.0, "How long changes are gathered before nodes are looked at.", REMOVING, _seconds(0), example="1s"
+        1.0, "How long changes are gathered before nodes are looked at.", REMOVING, _Seconds(0), example="1s"
     )
     consolidation_deadline: float = _setting(
-        60.0, "The cheapest cluster found by then counts.", REMOVING, _seconds(0.1), example="1m"
+        60.0, "The cheapest cluster found by then counts.", REMOVING, _Seconds(0.1), example="1m"
     )
     consolidation_tries: int = _setting(
         400, "How many rearrangements of the cluster are tried.", REMOVING, _whole(0)
@@ -235,17 +291,24 @@ class Settings:
         86_400.0,
         "How long a saving is expected to last, before a pool has taught otherwise.",
         REMOVING,
-        _seconds(60),
+        _Seconds(60),
         example="24h",
     )
     consolidation_horizon_floor: float = _setting(
-        10_800.0, "The shortest horizon that regret can teach.", REMOVING, _seconds(60), example="3h"
+        10_800.0, "The shortest horizon that regret can teach.", REMOVING, _Seconds(60), example="3h"
     )
     consolidation_horizon_ceiling: float = _setting(
-        86_400.0, "The longest horizon that quiet can teach.", REMOVING, _seconds(60), example="24h"
+        86_400.0, "The longest horizon that quiet can teach.", REMOVING, _Seconds(60), example="24h"
     )
     consolidation_minimum_saving: float = _setting(
         0.02, "The least saving worth a move, as a share of what goes.", REMOVING, _share, example="0.02"
+    )
+    garbage_collection_share: float = _setting(
+        0.1,
+        "How much of the fleet one round of garbage collection may end, at least one; 0 ends nothing.",
+        REMOVING,
+        _share,
+        example="0.1",
     )
     feature_gates: Gates = _setting(  # noqa: RUF009 - it makes a field, as field() does
         Gates(), "Features to switch.", DECIDING, _gates, example="NodeRepair=true,ReservedCapacity=false"
@@ -256,6 +319,13 @@ class Settings:
     leader_election_name: str = _setting("karpenter-leader-election", "Name of the lease.", RUNNING, _text)
     leader_election_namespace: str = _setting(
         "", "Namespace of the lease; that of the pod if empty.", RUNNING, _text
+    )
+    state_namespace: str = _setting(
+        "",
+        "Namespace of ConfigMaps with launches under way and what was learnt; that of the lease if empty, or"
+        " karpenter-state if that is kube-system.",
+        RUNNING,
+        _state_namespace,
     )
     karpenter_service: str = _setting("", "Name of the Service in front of the pods.", RUNNING, _text)
     memory_limit: int = _setting(
@@ -268,8 +338,17 @@ class Settings:
     health_probe_port: int = _setting(
         8081, "Port of /healthz and /readyz; 0 for any free one.", SEEING, _port
     )
+    detailed_metrics: frozenset[Detail] = _setting(
+        frozenset(),
+        "Metrics with a series for each of nodes, pods or instancetypes, by comma; all for every one.",
+        SEEING,
+        _details,
+        example="nodes,pods",
+    )
     bind_address: str = _setting("0.0.0.0", "Where metrics and probes listen.", SEEING, _text)  # noqa: S104
-    enable_profiling: bool = _setting(False, "Serve profiles beside the metrics.", SEEING, _flag)
+    enable_profiling: bool = _setting(
+        False, "Serve profiles below /debug/pprof/ on the port of the metrics.", SEEING, _flag
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +363,21 @@ class Setting:
     group: str
     example: str
     read: Callable[[str], Any]
+
+    @property
+    def shown_default(self) -> str:
+        """The default as it would be typed, in its unit; empty where there is none."""
+        if isinstance(self.default, bool):
+            return str(self.default).lower()
+        if isinstance(self.default, Gates):
+            return ",".join(
+                f"{name}={str(getattr(self.default, field)).lower()}" for name, field in GATES.items()
+            )
+        if isinstance(self.read, _Seconds):
+            return Duration.of(milliseconds=round(self.default * 1000)).short()
+        if isinstance(self.default, frozenset):
+            return ",".join(sorted(self.default))
+        return str(self.default)
 
 
 def table() -> tuple[Setting, ...]:

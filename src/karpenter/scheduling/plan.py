@@ -98,6 +98,7 @@ class NewNode:
         """What the NodeClaim asks for: the pool's own words, narrowed to the usable offerings."""
         found = self.alternatives
         narrowed = {
+            **self.catalogue.narrowed(self.usable),
             INSTANCE_TYPE: {each.instance_type for each in found},
             ZONE: {each.zone for each in found},
             CAPACITY_TYPE: {each.capacity_type for each in found},

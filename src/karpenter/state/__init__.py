@@ -8,7 +8,9 @@
 ``nominations``   which pending pod is promised to which member
 ``cluster``       all of it together, ready to be frozen
 ``candidates``    what is known of each member that could be taken away
+``loads``         what the pods on a node add up to
 ``podevents``     when a pod last came to a node or left it
+``reservations``  what was decided and cannot be seen yet: nodes that are to go, nodes that are being ordered
 ``changes``       whether anything has changed that a decision could depend on
 ================  ==========================================================================================
 """
@@ -18,6 +20,7 @@ from karpenter.state.changes import ChangeStamp
 from karpenter.state.cluster import Cluster, price_of
 from karpenter.state.effective import Effective, Misread, effective
 from karpenter.state.informers import STORED_NODE_CLASSES, STORED_NODE_POOLS, Informers, Stored
+from karpenter.state.loads import Load
 from karpenter.state.nominations import Nomination, Nominations
 from karpenter.state.podevents import PodEvents
 from karpenter.state.views import Member, capacity_of, node_view
@@ -29,6 +32,7 @@ __all__ = [
     "Cluster",
     "Effective",
     "Informers",
+    "Load",
     "Member",
     "Misread",
     "Nomination",

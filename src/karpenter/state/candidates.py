@@ -63,7 +63,8 @@ def _candidate(
         drifted=drifted.reason if drifted is not None else "",
         drifted_at=_seconds(drifted.last_transition_time) if drifted is not None else None,
         nominated=bool(cluster.nominations.pods_of(claim.metadata.name)),
-        do_not_disrupt=any(each.get(names.DO_NOT_DISRUPT) == "true" for each in annotated),
+        do_not_disrupt=any(each.get(names.DO_NOT_DISRUPT) == "true" for each in annotated)
+        or cluster.informers.has_unreadable_pods(member.name),
         leaving=leaves,
         not_ready=not is_ready,
         gone=is_true(claim.status.conditions, INSTANCE_TERMINATING),

@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from karpenter.api.core import DaemonSet, Pod
+from karpenter.api.core import DaemonSet, Node, Pod
 from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.api.labels import CAPACITY_RESERVATION_ID, CAPACITY_TYPE, DISRUPTED_TAINT, INSTANCE_TYPE, ZONE
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.api.nodepool import NodePool
+from karpenter.errors import KarpenterError
 from karpenter.kit.clock import Clock, SystemClock
 from karpenter.kube import Change
 from karpenter.model.catalogue import Catalogue, lowest_bit
 from karpenter.model.pods import is_reschedulable, is_terminal
 from karpenter.model.pools import pool_view
-from karpenter.model.requirements import RequirementError
 from karpenter.model.resources import Resources
 from karpenter.model.snapshot import NodeView, Snapshot
 from karpenter.model.taints import same_taint
@@ -30,8 +30,10 @@ from karpenter.scheduling.problems import daemon_pod
 from karpenter.state.changes import ChangeStamp
 from karpenter.state.effective import Effective, effective
 from karpenter.state.informers import Informers
+from karpenter.state.loads import Load, load_of
 from karpenter.state.nominations import Nominations
 from karpenter.state.podevents import PodEvents
+from karpenter.state.reservations import Launches, Removals
 from karpenter.state.views import Member, capacity_of, node_view
 
 __all__ = ["Cluster", "price_of"]
@@ -46,10 +48,15 @@ class Cluster:
         self.nominations = Nominations(clock)
         self._views: dict[str, NodeView] = {}
         self._sizes: dict[str, tuple[Member, Resources]] = {}
+        self._loads: dict[str, Load] = {}
         self._effective: Effective | None = None
         self._leaving: set[str] = set()
+        self.removals = Removals()
+        self.launches = Launches()
+        # Nodes that name an instance of ours and are not its node, by uid.
+        self._disowned: set[str] = set()
         informers.pods.on_change(self._pod_changed)
-        informers.nodes.on_change(lambda change: self._forget(change.object.metadata.name))
+        informers.nodes.on_change(self._node_changed)
         informers.csi_nodes.on_change(lambda change: self._forget(change.object.metadata.name))
         informers.claims.on_change(self._claim_changed)
         informers.pools.on_change(lambda _: self._reread())
@@ -93,10 +100,17 @@ class Cluster:
             claim = self.informers.claims.get(name)
             if claim is None:
                 return None
-            joined = self.informers.nodes.by("provider_id", claim.status.provider_id)
+            named = self.informers.nodes.by("provider_id", claim.status.provider_id)
+            joined = [each for each in named if each.metadata.uid not in self._disowned]
             return Member(claim, joined[0] if len(joined) == 1 else None)
-        claims = self.informers.claims.by("provider_id", node.spec.provider_id)
+        is_disowned = node.metadata.uid in self._disowned
+        claims = () if is_disowned else self.informers.claims.by("provider_id", node.spec.provider_id)
         return Member(claims[0] if claims else None, node)
+
+    def disown(self, node: Node) -> None:
+        """Take a node for no claim's own, though it names the instance of one."""
+        self._disowned.add(node.metadata.uid)
+        self._forget(node.metadata.name)
 
     def mark_leaving(self, claim_names: Iterable[str]) -> None:
         """Leaves members out of every Snapshot from now on, before their taints are seen by the informers."""
@@ -107,9 +121,9 @@ class Cluster:
         self._leaving.difference_update(claim_names)
 
     def is_leaving(self, member: Member) -> bool:
-        """Tells whether a member is on its way out."""
-        marked = member.claim is not None and member.claim.metadata.name in self._leaving
-        return marked or member.is_leaving
+        """Tells whether a member is on its way out, or chosen to be."""
+        chosen = member.claim is not None and member.claim.metadata.name in self.removals
+        return chosen or self.is_going(member) or member.is_leaving
 
     def pods_on(self, node: str) -> tuple[Pod, ...]:
         """Gives the pods bound to a node, those that are over included."""
@@ -148,9 +162,17 @@ class Cluster:
             known = self._sizes[member.name] = member, capacity_of(member)
         return known[1]
 
+    def load_on(self, node: str) -> Load:
+        """Gives what the pods on a node add up to, worked out once for as long as they stay."""
+        known = self._loads.get(node)
+        if known is None:
+            known = self._loads[node] = load_of(self.pods_on(node))
+        return known
+
     def used(self, catalogues: Mapping[str, Catalogue]) -> dict[str, dict[str, int]]:
         """Gives what each pool's members take of its limits, those on their way in and out included.
 
+        Nodes that are just being ordered count too.
         A claim that has not been launched counts as the largest type that it may become: a limit is never passed.
         """
         used: dict[str, dict[str, int]] = {}
@@ -162,6 +184,8 @@ class Cluster:
                 amounts = used.setdefault(member.pool, {})
                 for resource, amount in {**size, "nodes": 1}.items():
                     amounts[resource] = amounts.get(resource, 0) + amount
+        for pool in self.launches.pools():
+            used[pool] = self.launches.used(pool, used.get(pool, {}))
         return used
 
     def snapshot(
@@ -187,7 +211,7 @@ class Cluster:
             if pool is not None:
                 try:
                     pools.append(pool_view(pool, catalogue, used.get(name, {})))
-                except RequirementError:
+                except KarpenterError:
                     # The pool's own condition says so; the others go on.
                     continue
         views = []
@@ -244,11 +268,18 @@ class Cluster:
             self._forget(node.metadata.name)
         if change.new is None:
             self._leaving.discard(claim.metadata.name)
+            self.removals.release([claim.metadata.name])
             self.nominations.withdraw_all(claim.metadata.name)
+
+    def _node_changed(self, change: Change[Node]) -> None:
+        self._forget(change.object.metadata.name)
+        if change.new is None:
+            self._disowned.discard(change.object.metadata.uid)
 
     def _forget(self, name: str) -> None:
         self._views.pop(name, None)
         self._sizes.pop(name, None)
+        self._loads.pop(name, None)
 
     def _reread(self) -> None:
         self._effective = None

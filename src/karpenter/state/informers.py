@@ -29,7 +29,7 @@ from karpenter.api.labels import NODEPOOL
 from karpenter.api.meta import ObjectMeta
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.kit.clock import Clock
-from karpenter.kube import Client, Informer, Kind
+from karpenter.kube import Client, Informer, Kind, Undecodable
 from karpenter.kube import kinds as known
 
 __all__ = ["STORED_NODE_CLASSES", "STORED_NODE_POOLS", "Informers", "Replicas", "Stored", "Workload"]
@@ -130,6 +130,20 @@ class Informers:
     def is_synced(self) -> bool:
         """Tells whether every first list has come in."""
         return all(each.is_synced for each in self.all)
+
+    @property
+    def staleness(self) -> str:
+        """Says which copy cannot be relied on, and why; empty if all can. What disrupts waits until then."""
+        return next((text for each in self.all if (text := each.staleness)), "")
+
+    @property
+    def unreadable(self) -> tuple[Undecodable, ...]:
+        """Every object on the server that does not decode."""
+        return tuple(item for each in self.all for item in each.unreadable.values())
+
+    def has_unreadable_pods(self, node: str) -> bool:
+        """Tells whether a node has pods that do not decode: it must not look emptier than it is."""
+        return any(each.text("spec", "nodeName") == node for each in self.pods.unreadable.values())
 
     async def wait_synced(self) -> None:
         """Waits for every first list."""

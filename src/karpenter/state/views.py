@@ -3,8 +3,8 @@
 
 Until a node of ours has registered, its claim speaks for it: labels, taints and resources are those that the
 launch promised, and before the launch those that it was ordered for. Until it is initialised, resources that the
-kubelet has not reported yet come from the claim too, and taints that vanish by themselves do not count. Nodes that
-are not ours are taken as they stand.
+kubelet has not reported yet come from the claim too, and taints that vanish by themselves do not count; unless its
+time for that is over. Nodes that are not ours are taken as they stand.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from karpenter.api import labels as names
 from karpenter.api.base import RawQuantity
-from karpenter.api.conditions import is_true
+from karpenter.api.conditions import INITIALIZED, is_true
 from karpenter.api.core import Node, Pod, Taint
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.model.pods import is_terminal
@@ -61,6 +61,14 @@ class Member:
         return self.node is not None and self.node.metadata.labels.get(names.INITIALIZED) == "true"
 
     @property
+    def is_late(self) -> bool:
+        """Whether it registered and was not ready for work in time: it is then taken as it stands."""
+        conditions = self.claim.status.conditions if self.claim is not None else ()
+        return not self.is_initialized and any(
+            each.type == INITIALIZED and each.status == "False" for each in conditions
+        )
+
+    @property
     def is_launched(self) -> bool:
         """Whether there is an instance."""
         return self.node is not None or (self.claim is not None and bool(self.claim.status.provider_id))
@@ -99,7 +107,7 @@ class Member:
     @property
     def taints(self) -> tuple[Taint, ...]:
         """The taints that pods must tolerate; our own wish that they go elsewhere is none of them."""
-        if self.claim is None or self.is_initialized:
+        if self.claim is None or self.is_initialized or self.is_late:
             found = self.node.spec.taints if self.node is not None else ()
             return tuple(taint for taint in found if taint.key != names.DISRUPTED_LATER_TAINT.key)
         startup = self.claim.spec.startup_taints
@@ -147,11 +155,11 @@ def capacity_of(member: Member) -> Resources:
 def _resources(member: Member, which: str) -> Resources:
     promised = _promised(member.claim, which) if member.claim is not None else {}
     reported = getattr(member.node.status, which) if member.node is not None else {}
-    if member.is_initialized or not promised:
-        return Resources.parse(reported)
-    known = Resources.parse(reported)
+    if member.is_initialized or member.is_late or not promised:
+        return Resources.readable(reported)
+    known = Resources.readable(reported)
     # A device plugin reports zero, or nothing, until it has started.
-    return Resources.parse(
+    return Resources.readable(
         {**reported, **{key: value for key, value in promised.items() if not known.get(key, 0)}}
     )
 

@@ -77,7 +77,7 @@ async def desk_for(aws: Aws, *, dry_runs: bool = True, listed: Aws | None = None
         listed: What cluster and catalogue are read with, where ``aws`` is not allowed to.
     """
     clock, reader = SystemClock(), listed or aws
-    cluster = await describe_cluster(reader, AwsSettings(cluster_name=CLUSTER))
+    cluster = await describe_cluster(reader, AwsSettings(cluster_name=CLUSTER), clock)
     version = (await reader.call("eks", "DescribeCluster", name=CLUSTER))["cluster"]["version"]
     types = await _catalogue(reader)
     groups = PlacementGroups(aws, clock)
@@ -87,7 +87,7 @@ async def desk_for(aws: Aws, *, dry_runs: bool = True, listed: Aws | None = None
         cluster_name=CLUSTER,
         kubernetes=lambda: version,
         cluster=lambda: cluster,
-        account=Account(aws),
+        account=Account(aws, clock, cluster_name=CLUSTER),
         amis=Amis(aws, clock),
         reservations=Reservations(aws, clock),
         placement_groups=groups,

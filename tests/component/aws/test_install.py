@@ -15,6 +15,7 @@ from karpenter.cli.main import karpenter
 from karpenter.cli.main import run as run_command
 from karpenter.cloud.aws.install import Account, Choices, InstallError, read_site
 from karpenter.cloud.aws.install.emitting import FORMS
+from karpenter.sandbox.ec2.rights.policies import Asked, read_policy, weigh
 from tests.component.aws.stand import Model, running_model
 
 _CLUSTER = "prod"
@@ -116,6 +117,103 @@ def test_the_roles_are_what_nodes_and_controller_need(bare: Model) -> None:
     assert statement["Action"] == "sts:AssumeRoleWithWebIdentity"
     assert "system:serviceaccount:karpenter:karpenter" in statement["Condition"]["StringEquals"].values()
     assert len(policies) == 5
+
+
+_RULE = "arn:aws:events:us-west-2:{account}:rule/{name}"
+
+
+def _may_send(policy: str, queue_arn: str, **context: str) -> bool:
+    """Return whether a queue's policy lets EventBridge send for a rule; written by IAM's rules, not by ours."""
+    keys = {key.replace("_", ":"): value for key, value in context.items()}
+    found = weigh(read_policy(policy), Asked("sqs:SendMessage", queue_arn, {**keys}))
+    return found is not None and found.allows
+
+
+def _queue_policies(model: Model) -> dict[str, str]:
+    """Give the queue's policy as each way of installing writes it."""
+    _run("--yes")
+    sqs = _client("sqs", model)
+    url = sqs.get_queue_url(QueueName="prod")["QueueUrl"]
+    made = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])["Attributes"]["Policy"]
+    formation = json.loads(_run("--emit", "cloudformation").stdout)["Resources"]
+    document = formation["QueueProdPolicy"]["Properties"]["PolicyDocument"]
+    terraform = json.loads(_run("--emit", "terraform").stdout)["resource"]
+    written = terraform["aws_sqs_queue_policy"]["prod"]["policy"]
+    return {"made": made, "cloudformation": json.dumps(document), "terraform": written}
+
+
+def test_only_the_rules_of_this_installation_may_send_to_the_queue(bare: Model) -> None:
+    account = _client("sts", bare).get_caller_identity()["Account"]
+    queue_arn = f"arn:aws:sqs:us-west-2:{account}:prod"
+    ours = _RULE.format(account=account, name="prod-SpotInterruptionRule")
+
+    for way, policy in _queue_policies(bare).items():
+        assert _may_send(policy, queue_arn, aws_SourceArn=ours, aws_SourceAccount=account), way
+        for context in (
+            {},
+            {"aws_SourceArn": ours},
+            {"aws_SourceAccount": account},
+            {"aws_SourceArn": _RULE.format(account=account, name="other"), "aws_SourceAccount": account},
+            {
+                "aws_SourceArn": _RULE.format(account="210987654321", name="prod-SpotInterruptionRule"),
+                "aws_SourceAccount": "210987654321",
+            },
+            {"aws_SourceArn": ours, "aws_SourceAccount": account, "aws_SecureTransport": "false"},
+        ):
+            assert not _may_send(policy, queue_arn, **context), (way, context)
+
+
+def test_every_rule_that_is_made_may_send_to_the_queue(bare: Model) -> None:
+    account = _client("sts", bare).get_caller_identity()["Account"]
+    policy = _queue_policies(bare)["made"]
+
+    rules = _client("events", bare).list_rules()["Rules"]
+
+    assert len(rules) == 5
+    for rule in rules:
+        allowed = _may_send(
+            policy,
+            f"arn:aws:sqs:us-west-2:{account}:prod",
+            aws_SourceArn=rule["Arn"],
+            aws_SourceAccount=account,
+        )
+        assert allowed, rule["Name"]
+
+
+def test_a_queue_that_lets_every_account_send_is_told_and_mended(bare: Model) -> None:
+    tight = _queue_policies(bare)["made"]
+    open_to_all = json.loads(tight)
+    del open_to_all["Statement"][0]["Condition"]
+    sqs = _client("sqs", bare)
+    url = sqs.get_queue_url(QueueName="prod")["QueueUrl"]
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": json.dumps(open_to_all)})
+
+    check = _run("--check")
+    _run("--yes")
+
+    assert "its Policy" in check.stdout
+    mended = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])["Attributes"]["Policy"]
+    assert json.loads(mended) == json.loads(tight)
+
+
+def test_the_pod_identity_role_trusts_the_controllers_service_account_of_this_cluster_alone(
+    bare: Model,
+) -> None:
+    _run("--pod-identity", "--yes")
+    role = _client("iam", bare).get_role(RoleName="KarpenterControllerRole-prod")["Role"]
+    account = _client("sts", bare).get_caller_identity()["Account"]
+    statements = read_policy(json.dumps(role["AssumeRolePolicyDocument"]))
+    right = {
+        "aws:RequestTag/eks-cluster-arn": f"arn:aws:eks:us-west-2:{account}:cluster/prod",
+        "aws:RequestTag/kubernetes-namespace": "karpenter",
+        "aws:RequestTag/kubernetes-service-account": "karpenter",
+    }
+
+    for action in ("sts:AssumeRole", "sts:TagSession"):
+        assert weigh(statements, Asked(action, context=right)) is not None
+        assert weigh(statements, Asked(action)) is None
+        for key in right:
+            assert weigh(statements, Asked(action, context={**right, key: "other"})) is None
 
 
 def test_pod_identity_needs_no_identity_provider(bare: Model) -> None:

@@ -4,9 +4,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import msgspec
 import pytest
 
 from karpenter.api import labels
@@ -14,15 +18,17 @@ from karpenter.api.nodeclaim import NodeClaim
 from karpenter.cloud.aws.api import AwsError
 from karpenter.cloud.aws.codes import is_not_found
 from karpenter.cloud.aws.discovery import Account
-from karpenter.cloud.aws.garbage import Collector
-from karpenter.cloud.aws.instances import parse_provider_id
+from karpenter.cloud.aws.instances import Instances, parse_provider_id
 from karpenter.cloud.aws.interruption import (
     Actor,
     InstanceHealth,
     Interruption,
     InterruptionKind,
     InterruptionQueue,
+    PollReport,
+    Verifier,
 )
+from karpenter.cloud.leaks import Owner, leaks
 from karpenter.kit.clock import FakeClock, SystemClock
 from tests.component.aws.conftest import Connect
 from tests.component.aws.stand import CLUSTER, Model, Remembering, default_class, simple_claim
@@ -45,10 +51,26 @@ class Ear:
         return {(each.kind.value, name) for each in self.told for name in each.instance_ids}
 
 
-async def queue_of(aws: Remembering, ear: Callable[[Interruption], Awaitable[None]]) -> InterruptionQueue:
+@dataclass
+class Fleet:
+    """Instances that were launched, with the NodeClaims that they were launched for."""
+
+    ids: list[str]
+    claims: dict[str, NodeClaim] = field(default_factory=dict)
+
+
+def queue_of(
+    aws: Remembering, ear: Callable[[Interruption], Awaitable[None]], fleet: Fleet | None = None
+) -> InterruptionQueue:
     clock = SystemClock()
-    account = await Account(aws).id()
-    return InterruptionQueue(aws, clock, Actor(ear, clock), queue_name=CLUSTER, account=account)
+    claims = fleet.claims if fleet is not None else {}
+    verifier = Verifier(
+        aws,
+        clock,
+        instances=Instances(aws, clock, cluster_name=CLUSTER),
+        claims_of=lambda name: [claims[name]] if name in claims else [],
+    )
+    return InterruptionQueue(aws, clock, Actor(ear, clock), queue_name=CLUSTER, verify=verifier.verify)
 
 
 async def drain(queue: InterruptionQueue) -> None:
@@ -56,22 +78,29 @@ async def drain(queue: InterruptionQueue) -> None:
         pass
 
 
-async def launched(connected: Connect, aws: Remembering, capacity: str, count: int) -> list[str]:
+async def launched(connected: Connect, aws: Remembering, capacity: str, count: int) -> Fleet:
     provider = await connected()
     node_class = await default_class(aws)
-    machines = [
-        await provider.create(simple_claim(number, capacity=(capacity,)), node_class)
-        for number in range(count)
-    ]
-    return [parse_provider_id(each.provider_id) for each in machines]
+    fleet = Fleet([])
+    for number in range(count):
+        claim = simple_claim(number, capacity=(capacity,))
+        machine = await provider.create(claim, node_class)
+        name = parse_provider_id(machine.provider_id)
+        labelled = {**claim.metadata.labels, labels.CAPACITY_TYPE: capacity}
+        fleet.ids.append(name)
+        fleet.claims[name] = msgspec.structs.replace(
+            claim, metadata=msgspec.structs.replace(claim.metadata, labels=labelled)
+        )
+    return fleet
 
 
 async def test_warnings_recommendations_state_changes_and_health_events_arrive(
     model: Model, aws: Remembering, connected: Connect
 ) -> None:
-    one, two, three = await launched(connected, aws, labels.SPOT, 3)
+    fleet = await launched(connected, aws, labels.SPOT, 3)
+    one, two, three = fleet.ids
     ear = Ear()
-    queue = await queue_of(aws, ear)
+    queue = queue_of(aws, ear, fleet)
 
     model.do("clock", {"advanceSeconds": 120})
     model.do("interrupt", [{"instanceIds": [one]}])
@@ -95,11 +124,12 @@ async def test_warnings_recommendations_state_changes_and_health_events_arrive(
 async def test_a_handler_that_fails_is_told_again_when_the_message_comes_back(
     model: Model, aws: Remembering, connected: Connect
 ) -> None:
-    (one,) = await launched(connected, aws, labels.SPOT, 1)
+    fleet = await launched(connected, aws, labels.SPOT, 1)
+    (one,) = fleet.ids
     model.do("clock", {"advanceSeconds": 120})
     model.do("interrupt", [{"instanceIds": [one], "warningSeconds": 3600}])
     ear = Ear(failures=1)
-    queue = await queue_of(aws, ear)
+    queue = queue_of(aws, ear, fleet)
 
     # Other messages are about its start and mean nothing to us.
     first = await queue.poll(wait_s=0)
@@ -114,7 +144,7 @@ async def test_a_handler_that_fails_is_told_again_when_the_message_comes_back(
 async def test_failed_checks_and_scheduled_events_are_found_without_any_queue(
     model: Model, aws: Remembering, connected: Connect
 ) -> None:
-    one, two, three = await launched(connected, aws, labels.ON_DEMAND, 3)
+    one, two, three = (await launched(connected, aws, labels.ON_DEMAND, 3)).ids
     model.do("clock", {"advanceSeconds": 120})
     model.do("impair", [{"instanceIds": [one]}, {"instanceIds": [two], "system": True}])
     model.do("scheduleEvent", [{"instanceIds": [three], "code": "instance-stop"}])
@@ -135,8 +165,16 @@ async def test_failed_checks_and_scheduled_events_are_found_without_any_queue(
 async def test_a_queue_that_does_not_exist_is_told_and_the_reader_lives_on(aws: Remembering) -> None:
     clock = FakeClock()
     problems: asyncio.Queue[Exception] = asyncio.Queue()
+    verifier = Verifier(
+        aws, clock, instances=Instances(aws, clock, cluster_name=CLUSTER), claims_of=lambda _: []
+    )
     queue = InterruptionQueue(
-        aws, clock, Actor(Ear(), clock), queue_name="nobody", on_problem=problems.put_nowait
+        aws,
+        clock,
+        Actor(Ear(), clock),
+        queue_name="nobody",
+        verify=verifier.verify,
+        on_problem=problems.put_nowait,
     )
 
     running = asyncio.create_task(queue.run())
@@ -156,34 +194,91 @@ async def test_an_instance_whose_claim_is_gone_is_ended_and_one_with_a_claim_is_
     provider = await connected()
     node_class = await default_class(aws)
     kept, lost = [await provider.create(simple_claim(number), node_class) for number in (1, 2)]
-    now = datetime.now(UTC)
+    machines, owners, now = await provider.list(), (Owner.of(simple_claim(1)),), datetime.now(UTC)
 
-    async def claims() -> list[NodeClaim]:
-        return [simple_claim(1)]
+    early, late = (
+        leaks(machines, owners, now + timedelta(seconds=seconds), provider.possible_claims)
+        for seconds in (10, 45)
+    )
+    for leak in late:
+        await provider.delete(leak.machine.provider_id)
 
-    def collector(seconds: float) -> Collector:
-        return Collector(
-            list_machines=provider.list,
-            list_claims=claims,
-            possible_claims=provider.possible_claims,
-            delete=provider.delete,
-            now=lambda: now + timedelta(seconds=seconds),
-        )
-
-    early = await collector(10).collect()
-    collected = await collector(45).collect()
-
-    assert early.ended == ()
-    assert [each.machine.provider_id for each in collected.ended] == [lost.provider_id]
+    assert list(early) == []
+    assert [each.machine.provider_id for each in late] == [lost.provider_id]
     assert [each["id"] for each in model.living()] == [parse_provider_id(kept.provider_id)]
 
 
 @pytest.mark.parametrize("body", ["", "not json", '{"version": "0"}'])
 async def test_poison_is_deleted_and_counted(model: Model, aws: Remembering, body: str) -> None:
     model.do("message", {"body": body or " "})
-    queue = await queue_of(aws, Ear())
+    queue = queue_of(aws, Ear())
 
     report = await queue.poll(wait_s=0)
 
     assert (report.received, report.deleted) == ({"no_op": 1}, 1)
+    assert (await queue.poll(wait_s=0)).count == 0
+
+
+def forged(account: str, instance_id: str, **more: Any) -> dict[str, Any]:
+    """Return a state change as EventBridge writes it, but that EC2 knows nothing of."""
+    return {
+        "version": "0",
+        "id": "forged",
+        "source": "aws.ec2",
+        "detail-type": "EC2 Instance State-change Notification",
+        "account": account,
+        "region": "us-west-2",
+        "time": "2026-01-01T00:00:00Z",
+        "resources": [],
+        "detail": {"instance-id": instance_id, "state": "terminated"},
+        **more,
+    }
+
+
+async def test_forged_messages_are_refused_and_the_genuine_one_between_them_is_obeyed(
+    model: Model, aws: Remembering, connected: Connect
+) -> None:
+    fleet = await launched(connected, aws, labels.ON_DEMAND, 2)
+    kept, ended = fleet.ids
+    own = await Account(aws, SystemClock(), cluster_name=CLUSTER).id()
+    model.do("clock", {"advanceSeconds": 120})
+    warning = {
+        "detail-type": "EC2 Spot Instance Interruption Warning",
+        "detail": {"instance-id": kept, "instance-action": "terminate"},
+    }
+    change = {
+        "source": "aws.health",
+        "detail-type": "AWS Health Event",
+        "detail": {
+            "service": "EC2",
+            "eventTypeCategory": "scheduledChange",
+            "affectedEntities": [{"entityValue": kept}],
+        },
+    }
+    for body in (
+        forged("", kept),
+        forged("210987654321", kept),
+        forged(own, kept, **warning),
+        forged(own, kept),
+        forged(own, kept, **change),
+    ):
+        model.do("message", {"body": json.dumps({**body, "region": aws.region})})
+    model.do("terminate", [{"instanceIds": [ended]}])
+    ear = Ear()
+    queue = queue_of(aws, ear, fleet)
+
+    reports: list[PollReport] = []
+    for _ in range(3):
+        while (report := await queue.poll(wait_s=0)).count:
+            reports.append(report)
+        model.do("clock", {"advanceSeconds": 21})
+
+    assert ear.kinds() == {("instance_terminated", ended)}
+    assert sorted(each.reason for report in reports for each in report.refused) == [
+        "foreign_account",
+        "instance_running",
+        "no_account",
+        "no_scheduled_event",
+        "not_spot",
+    ]
     assert (await queue.poll(wait_s=0)).count == 0

@@ -93,9 +93,10 @@ async def test_a_profile_that_does_not_exist_is_named(aws: Remembering) -> None:
 
     resolved = await desk.resolve(written_class(instance_profile="no-such-profile"))
 
-    found = condition(resolved, conditions.INSTANCE_PROFILE_READY)
-    assert (found.status, found.reason) == ("False", "InstanceProfileNotFound")
-    assert "spec.instanceProfile: no instance profile is called no-such-profile" in found.message
+    found = condition(resolved, conditions.VALIDATION_SUCCEEDED)
+    assert (found.status, found.reason) == ("False", "InstanceProfileNameInvalid")
+    assert found.message.startswith("spec.instanceProfile: ec2 RunInstances was refused: ")
+    assert "no-such-profile" in found.message
 
 
 @pytest.mark.parametrize(

@@ -119,3 +119,35 @@ def test_a_body_that_is_too_long_is_refused(model: Model) -> None:
     assert answer.status == 413
     assert b"longer than" in answer.read()
     connection.close()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example", "Content-Type": "text/plain"},
+        {"Host": "evil.example"},
+        {"Sec-Fetch-Site": "cross-site"},
+    ],
+)
+def test_a_web_page_of_another_origin_changes_nothing_and_sees_nothing(
+    model: Model, headers: dict[str, str]
+) -> None:
+    where = model.url.removeprefix("http://")
+    terminate = "/?Action=TerminateInstances&InstanceId.1=i-1&X-Amz-Credential=a/1/us-west-2/ec2/aws4_request"
+    for method, path, body in (
+        ("POST", "/_model/fault", json.dumps({"code": "InternalError"})),
+        ("GET", "/_model/state", None),
+        ("GET", terminate, None),
+    ):
+        connection = http.client.HTTPConnection(where, timeout=10)
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+
+        assert answer.status == 403
+        assert text.startswith("the request is refused: it ")
+        assert "hint: " in text
+
+    assert model.get("faults") == []
+    assert model.get("calls")["count"] == 0

@@ -147,7 +147,7 @@ async def test_nobody_is_let_in_without_a_token(http: Http) -> None:
         )
         ready = await stranger.get(f"{http.server.url}/readyz")
 
-    assert (refused.status, wrong.status, basic.status, ready.status) == (401, 401, 200, 200)
+    assert (refused.status, wrong.status, basic.status, ready.status) == (401, 401, 401, 200)
 
 
 async def test_every_request_leaves_a_line(tmp_path: Path) -> None:
@@ -231,3 +231,15 @@ async def test_a_watch_from_the_future_is_told_so(http: Http) -> None:
     [error] = await http.lines(f"{_MAPS}?watch=true&resourceVersion=99999", 1)
 
     assert (error["type"], error["object"]["code"]) == ("ERROR", 504)
+
+
+async def test_a_web_page_of_another_origin_is_refused_even_with_the_token() -> None:
+    headers = {"Authorization": f"Bearer {_TOKEN}"}
+    async with serving(token=_TOKEN) as server, aiohttp.ClientSession(headers=headers) as session:
+        pods = f"{server.url}/api/v1/namespaces/default/pods"
+        for page in ({"Origin": "https://evil.example"}, {"Host": "evil.example"}):
+            async with session.get(pods, headers=page) as answer:
+                assert answer.status == 403
+                assert "hint: call the sandbox by its own address" in await answer.text()
+        async with session.get(pods, headers={"Origin": server.url}) as answer:
+            assert answer.status == 200

@@ -24,7 +24,7 @@ from karpenter.sandbox.stack.lifecycle import Stack
 from karpenter.sandbox.stack.record import Record, load
 
 _NODES = "/api/v1/nodes"
-_DEPLOYMENT: dict[str, Any] = {
+DEPLOYMENT: dict[str, Any] = {
     "apiVersion": "apps/v1",
     "kind": "Deployment",
     "metadata": {"name": "web", "namespace": "default"},
@@ -107,9 +107,9 @@ def test_pods_get_a_node_and_what_is_killed_is_mended(
     pids = {each["name"]: each["pid"] for each in document["processes"]}
     record = load(Home(root).record)
     assert record is not None
-    api = closing(KubeApi(record.server, record.token))
+    api = closing(KubeApi(record.server, record.token, Home(root).authority))
 
-    api.apply(_DEPLOYMENT)
+    api.apply(DEPLOYMENT)
     [name] = wait_for(lambda: ready_nodes(api), "a node is ready")
     with contextlib.closing(Model(record.ec2)) as model:
         machines = [each["id"] for each in model.state()["ec2"]["instances"]]
@@ -132,9 +132,28 @@ def test_pods_get_a_node_and_what_is_killed_is_mended(
     assert ready_nodes(api) == [name]
     with contextlib.closing(Model(record.ec2)) as model:
         assert [each["id"] for each in model.state()["ec2"]["instances"]] == machines
-    path = api.path(_DEPLOYMENT)
+    path = api.path(DEPLOYMENT)
     wait_for(lambda: api.get(path).get("status", {}).get("readyReplicas") == 2, "both pods run")
     api.close()
+
+    mended = load(Home(root).record)
+    assert mended is not None
+    pids |= {name: child.pid for name, child in mended.children.items()}
+    for pid in pids.values():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not any(is_open(port) for port in record.ports.values()), "all of it is gone")
+    assert main(["sandbox", "up"]) == 0
+    said = capsys.readouterr().err
+    assert "is up again, with what was in it: 1 nodes, 2 pods, 1 instances" in said
+    assert api.items(_NODES)[0]["metadata"]["name"] == name
+    assert [each["metadata"]["name"] for each in api.items("/apis/storage.k8s.io/v1/storageclasses")] == [
+        "gp3"
+    ]
+    api.close()
+    again = load(Home(root).record)
+    assert again is not None
+    pids |= {name: child.pid for name, child in again.children.items()}
 
     assert main(["sandbox", "down"]) == 0
     assert not any(is_running(pid) for pid in pids.values())

@@ -25,14 +25,14 @@ _CONTROLLERS = ("kube-controller-manager", "kube-scheduler")
 
 
 @contextmanager
-def sandbox(token: str = _TOKEN) -> Iterator[str]:
+def sandbox(token: str = _TOKEN, tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """Serves the sandbox's API from a thread; gives its address."""
     ready = threading.Event()
     addresses: list[str] = []
     loops: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
     async def serve() -> None:
-        server = Server(users={token: ADMIN})
+        server = Server(users={token: ADMIN}, tls=tls)
         await server.start()
         ended = asyncio.Event()
         addresses.append(server.url)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from karpenter.sandbox.kube.kubeconfig import write_kubeconfig
+from karpenter.sandbox.kube.serving.certificates import CERTIFICATE, serving_context
 from tests.e2e.conformance.running import sandbox
 from tests.e2e.controlplane import find_binaries
 
@@ -37,8 +39,8 @@ spec:
 def kubectl(tmp_path: Path) -> Iterator[Kubectl]:
     program = find_binaries(os.environ).path("kubectl")
     token = secrets.token_hex(8)
-    with sandbox(token) as url:
-        write_kubeconfig(tmp_path / "kubeconfig", url, token)
+    with sandbox(token, serving_context(tmp_path)) as url:
+        write_kubeconfig(tmp_path / "kubeconfig", url, token, (tmp_path / CERTIFICATE).read_bytes())
         environ = {
             **os.environ,
             "KUBECONFIG": str(tmp_path / "kubeconfig"),
@@ -210,3 +212,34 @@ def test_everything_else_that_people_create(kubectl: Kubectl) -> None:
     assert "80/TCP" in kubectl("get", "svc", "svc")
     assert "N/A" in kubectl("get", "pdb", "b")
     assert "0/1" in kubectl("get", "job", "j")
+
+
+def test_a_list_is_applied_item_by_item_and_each_item_is_checked(kubectl: Kubectl) -> None:
+    items = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": "b"}}
+        for name in ("one", "two")
+    ]
+    listed = {"apiVersion": "v1", "kind": "List", "items": items}
+
+    assert (
+        kubectl("apply", "-f", "-", stdin=json.dumps(listed))
+        == "configmap/one created\nconfigmap/two created\n"
+    )
+
+    items[1]["extra"] = {"a": 1}
+    said = kubectl("apply", "-f", "-", stdin=json.dumps(listed), fails=True)
+    assert "configmap/one unchanged" in said
+    assert 'unknown field "extra"' in said
+
+
+def test_what_needs_a_process_says_why_it_cannot_be_done(kubectl: Kubectl) -> None:
+    kubectl("run", "web", "--image=nginx")
+
+    for arguments, words in (
+        (("exec", "web", "--", "ls"), "no command can be run in pod web"),
+        (("attach", "web"), "pod web has no process to attach to"),
+        (("debug", "web", "--image=busybox"), "no debug container can be added to pod web"),
+        (("exec", "other", "--", "ls"), 'pods "other" not found'),
+    ):
+        assert words in kubectl(*arguments, fails=True)
+    assert kubectl("logs", "web") == ""

@@ -14,16 +14,12 @@ import sys
 
 import click
 
-from karpenter.errors import KarpenterError
+from tests.commandline import run_command, say
 from tests.e2e.controlplane.binaries import OPTIONAL_VARIABLE, build_binaries, find_binaries
 from tests.e2e.controlplane.cluster import ControlPlane
 from tests.e2e.controlplane.errors import BinariesMissingError, described
 
 __all__ = ["main"]
-
-
-def _talk(text: str) -> None:
-    click.echo(text, err=True)
 
 
 @click.group(help=__doc__)
@@ -35,12 +31,12 @@ def _commands() -> None:
 def build() -> None:
     """Build the programs if they are not there yet."""
     try:
-        build_binaries(os.environ, _talk)
+        build_binaries(os.environ, say)
     except BinariesMissingError as error:
         if os.environ.get(OPTIONAL_VARIABLE) != "1":
-            _talk(f"no test of tests/e2e was run ({OPTIONAL_VARIABLE}=1 leaves them out and goes on)")
+            say(f"no test of tests/e2e was run ({OPTIONAL_VARIABLE}=1 leaves them out and goes on)")
             raise
-        _talk(f"{described(error)}\nthe tests of tests/e2e are left out ({OPTIONAL_VARIABLE}=1)")
+        say(f"{described(error)}\nthe tests of tests/e2e are left out ({OPTIONAL_VARIABLE}=1)")
 
 
 @_commands.command()
@@ -52,34 +48,24 @@ def path() -> None:
 @_commands.command()
 def up() -> None:
     """Run a control plane until Ctrl-C."""
-    binaries = build_binaries(os.environ, _talk)
+    binaries = build_binaries(os.environ, say)
     # Set for both: a program that a script started in the background is born deaf to SIGINT.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: sys.exit(0))
     with ControlPlane(binaries) as plane:
-        _talk(f"the control plane is up after {plane.start_s:.1f} s: {plane.url}; stop it with Ctrl-C")
-        _talk(f"kubectl: {binaries.path('kubectl')}\nlogs:    {plane.directory / 'logs'}")
+        say(f"the control plane is up after {plane.start_s:.1f} s: {plane.url}; stop it with Ctrl-C")
+        say(f"kubectl: {binaries.path('kubectl')}\nlogs:    {plane.directory / 'logs'}")
         click.echo(f"export KUBECONFIG={plane.kubeconfig}")
         sys.stdout.flush()
         try:
             signal.pause()
         finally:
-            _talk("stopping")
+            say("stopping")
 
 
 def main() -> int:
     """Run a command and return its exit code; an error is printed with its hint."""
-    try:
-        _commands.main(prog_name="python -m tests.e2e.controlplane", standalone_mode=False)
-    except KarpenterError as error:
-        _talk(described(error))
-        return 1
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        return 130
-    return 0
+    return run_command(_commands, "python -m tests.e2e.controlplane")
 
 
 if __name__ == "__main__":

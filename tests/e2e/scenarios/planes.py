@@ -7,6 +7,7 @@ them apart.
 
 from __future__ import annotations
 
+import base64
 import os
 import secrets
 import subprocess
@@ -18,6 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
+
+import yaml
 
 from tests.e2e.controlplane import ComponentFailedError, Connection, ControlPlane, Reply, find_binaries
 from tests.e2e.controlplane.kubectl import Kubectl
@@ -112,6 +115,11 @@ class SandboxPlane:
         return self._directory / "kubeconfig"
 
     @property
+    def ca_file(self) -> Path:
+        """The certificate that the API is known by."""
+        return self._directory / "ca.crt"
+
+    @property
     def processes(self) -> dict[str, ChildProcess]:
         """The programs by name: ``kube`` and ``workloads``."""
         return {each.name: each for each in self._group.children} if self._group else {}
@@ -155,13 +163,18 @@ class SandboxPlane:
         url = next(
             word
             for word in api.log_file.read_text(encoding="utf-8").replace(";", " ").split()
-            if word.startswith("http://")
+            if word.startswith("https://")
         )
-        self._connection = Connection(url, None, token=self.token)
+        self._write_authority()
+        self._connection = Connection(url, self.ca_file, token=self.token)
         command = [*ours, "workloads", "--kubeconfig", str(self.kubeconfig), *self._options]
         working = group.start("workloads", command)
         account = "/api/v1/namespaces/default/serviceaccounts/default"
         self._wait(lambda: self._up().request("GET", account).is_success, working, "works")
+
+    def _write_authority(self) -> None:
+        [cluster] = yaml.safe_load(self.kubeconfig.read_text(encoding="utf-8"))["clusters"]
+        self.ca_file.write_bytes(base64.b64decode(cluster["cluster"]["certificate-authority-data"]))
 
     def _wait(self, condition: Any, child: ChildProcess, what: str) -> None:
         end = time.monotonic() + _START_S

@@ -223,3 +223,25 @@ def test_what_is_written_has_every_field_that_the_api_demands() -> None:
         for each in written
     )
     assert all(each["status"] == "Unknown" for each in written)
+
+
+def test_what_was_changed_is_put_onto_what_others_have_written_meanwhile() -> None:
+    before = ConditionSet.of(NODE_CLAIM, claim()).true("Launched", LATER)
+    ours = before.true("Registered", MUCH_LATER)
+    theirs = before.true("Drifted", LATER, reason="Theirs").true("Initialized", LATER)
+
+    found = ours.rebased(before.conditions, theirs)
+
+    assert found.is_true("Launched", "Registered", "Initialized", "Drifted", "Ready")
+    drifted, registered = found.get("Drifted"), found.get("Registered")
+    assert drifted is not None
+    assert registered is not None
+    assert drifted.reason == "Theirs"
+    assert registered.last_transition_time == MUCH_LATER
+
+
+def test_conditions_that_nobody_wrote_yet_are_no_change_of_ours() -> None:
+    ours = ConditionSet.of(NODE_CLAIM, claim()).true("Launched", LATER)
+    theirs = ConditionSet.of(NODE_CLAIM, claim()).true("Registered", LATER)
+
+    assert ours.rebased((), theirs).is_true("Launched", "Registered")

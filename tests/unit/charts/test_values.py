@@ -92,3 +92,13 @@ def test_variables_that_camel_case_does_not_give_are_named_in_the_template() -> 
         key = _key(row)
         snake = re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", key).upper()
         assert special.get(key, snake) == row.env
+
+
+def test_the_status_of_pods_may_be_patched_only_while_pods_are_nominated() -> None:
+    templates = _CHARTS / "karpenter" / "templates"
+    granting = [each for each in templates.glob("*.yaml") if "pods/status" in each.read_text("utf-8")]
+
+    assert [each.name for each in granting] == ["clusterrole-nominations.yaml"]
+    text = granting[0].read_text("utf-8")
+    assert text.startswith("{{- if .Values.settings.nominatePods }}\n")
+    assert text.endswith("{{- end }}\n")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,10 +64,9 @@ def test_without_a_kubeconfig_it_says_what_to_set(capsys: pytest.CaptureFixture[
     assert "KUBECONFIG" in shown
 
 
-def test_a_port_that_is_taken_ends_with_one_and_logs_go_where_they_are_sent(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    path, log = tmp_path / "kubeconfig", tmp_path / "log"
+def unreachable(directory: Path) -> Path:
+    """A kubeconfig of a server that is not there."""
+    path = directory / "kubeconfig"
     path.write_text(
         yaml.safe_dump(
             {
@@ -76,6 +76,34 @@ def test_a_port_that_is_taken_ends_with_one_and_logs_go_where_they_are_sent(
             }
         )
     )
+    return path
+
+
+@pytest.mark.timeout(60)
+def test_a_server_that_is_not_there_is_told_within_seconds_and_ends_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The first example of the help text, where there is no cluster."""
+    log = tmp_path / "log"
+    path = str(unreachable(tmp_path))
+    args = ["--kubeconfig", path, "--log-output-paths", str(log), "--interruption-queue", "prod"]
+    ports = ["--metrics-port", "0", "--health-probe-port", "0"]
+
+    assert main(["controller", "--cluster-name", "prod", *args, *ports]) == 1
+
+    lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    [waiting] = [line for line in lines if line["message"].startswith("waiting for the API server")]
+    assert waiting["server"] == "http://127.0.0.1:9"
+    assert "--kubeconfig" in waiting["hint"]
+    shown = capsys.readouterr().err
+    assert "error: http://127.0.0.1:9 gave no answer" in shown
+    assert f"hint:  the address comes from {path}, context a" in shown
+
+
+def test_a_port_that_is_taken_ends_with_one_and_logs_go_where_they_are_sent(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path, log = unreachable(tmp_path), tmp_path / "log"
     with socket.socket() as taken:
         taken.bind(("0.0.0.0", 0))  # noqa: S104 - where the controller listens
         taken.listen()

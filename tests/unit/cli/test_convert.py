@@ -5,6 +5,7 @@ import errno
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from karpenter.api.legacy import convert
+from karpenter.api.manifests import write_yaml
 from karpenter.cli import main, output
+from karpenter.cli.convert import rendered
 
 PROVISIONER = """\
 apiVersion: karpenter.sh/v1alpha5
@@ -325,3 +329,59 @@ def test_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     assert "  karpenter convert -f provisioner.yaml --diff\n" in shown
     assert "Exit codes: 0 all converted" in shown
+
+
+def test_converting_many_objects_tells_how_far_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "PATIENCE_S", 0.001)
+    monkeypatch.setattr(output, "_ELSEWHERE_S", 0.001)
+    for number in range(3):
+        objects = [provisioner(f"p-{number}-{each}") for each in range(40)]
+        write(tmp_path / f"{number}.yaml", "---\n".join(objects))
+
+    assert main(["convert", "-f", str(tmp_path)]) == 0
+
+    said = capsys.readouterr().err
+    assert re.search(r"^reading \S+: \d+ objects so far \.\.\.$", said, re.MULTILINE)
+    for stage in ("checking", "converting", "writing"):
+        assert re.search(rf"^{stage} \d+ of 120 objects \.\.\.$", said, re.MULTILINE), stage
+
+
+def test_twenty_thousand_objects_are_counted_with_separators() -> None:
+    told: list[tuple[str, int, int]] = []
+    objects = [{"apiVersion": "v1", "kind": "Service", "metadata": {"name": str(n)}} for n in range(20_000)]
+
+    conversion = convert(objects, tell=lambda *words: told.append(words))
+
+    assert len(conversion.objects) == 20_000
+    assert told[0] == ("checking", 0, 20_000)
+    assert told[19_999] == ("checking", 19_999, 20_000)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3])
+def test_objects_are_written_one_after_the_other_as_one_stream(count: int) -> None:
+    objects = [{"apiVersion": "v1", "kind": "Service", "metadata": {"name": f"s{n}"}} for n in range(count)]
+
+    assert rendered(convert(objects), "yaml") == write_yaml(objects)
+
+
+def test_a_way_back_is_counted_too() -> None:
+    told: list[str] = []
+    pool = {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": "p"},
+        "spec": {
+            "template": {
+                "spec": {
+                    "requirements": [],
+                    "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "c"},
+                }
+            }
+        },
+    }
+
+    convert([pool], to="v1beta1", tell=lambda stage, _done, _total: told.append(stage))
+
+    assert told == ["checking", "converting"]

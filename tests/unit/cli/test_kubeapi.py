@@ -40,10 +40,11 @@ def test_it_serves_with_the_token_of_the_environment_until_it_is_asked_to_stop(
         sender.join()
 
     told = capsys.readouterr()
-    server = yaml.safe_load(target.read_text(encoding="utf-8"))["clusters"][0]["cluster"]["server"]
+    written = yaml.safe_load(target.read_text(encoding="utf-8"))
     assert code == 0
     assert told.out == f"KUBECONFIG={target}\n"
-    assert "from-outside@127.0.0.1:" in server
+    assert written["clusters"][0]["cluster"]["server"].startswith("https://127.0.0.1:")
+    assert written["users"][0]["user"] == {"token": "from-outside"}
     assert "from-outside" not in told.err
     assert (tmp_path / "state" / "snapshot.json").exists()
 

@@ -105,6 +105,50 @@ def test_what_takes_long_is_said(capsys: pytest.CaptureFixture[str], monkeypatch
     assert said == "working ...\n"
 
 
+def test_a_count_comes_line_by_line_where_there_is_no_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(output, "_ELSEWHERE_S", 0.01)
+
+    with output.patiently("0 of 2") as progress:
+        said = waited_for(capsys, "0 of 2\n")
+        progress.text = "1 of 2"
+        said += waited_for(capsys, "1 of 2\n")
+        # What has not changed is not said again.
+        time.sleep(0.1)
+
+    assert (said + capsys.readouterr().err) == "0 of 2\n1 of 2\n"
+
+
+def test_a_count_is_one_line_on_a_terminal_and_gone_in_the_end(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(output, "_ON_A_TERMINAL_S", 0.01)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+
+    with output.patiently("0 of 2") as progress:
+        said = waited_for(capsys, "0 of 2")
+        progress.text = "1 of 2"
+        said += waited_for(capsys, "1 of 2")
+    said += capsys.readouterr().err
+
+    assert "\n" not in said
+    assert said.index("0 of 2") < said.index("1 of 2")
+    assert said.endswith("\r\x1b[K")
+
+
+def waited_for(capsys: pytest.CaptureFixture[str], words: str) -> str:
+    """Wait until something is said, and give all that was said until then."""
+    said, deadline = "", time.monotonic() + 10
+    while words not in said and time.monotonic() < deadline:
+        time.sleep(0.01)
+        said += capsys.readouterr().err
+    return said
+
+
 def test_a_reader_that_went_away_ends_the_program_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
     class Closed(io.StringIO):
         def write(self, text: str, /) -> int:

@@ -20,6 +20,7 @@ import pytest
 from karpenter.cli import main
 from karpenter.cli import scenarios as scenarios_command
 from karpenter.cli import stack as stack_command
+from karpenter.cli.program import program
 from karpenter.sandbox.stack import children
 from karpenter.sandbox.stack.home import Home, homes
 from karpenter.sandbox.stack.lifecycle import Stack
@@ -79,7 +80,8 @@ def test_up_prints_what_a_shell_can_take_and_says_what_to_type_next(root: Path, 
 
     told = capsys.readouterr()
     assert told.out == f"export KUBECONFIG={root}/default/kubeconfig\n"
-    assert "is up  (API http://127.0.0.1:" in told.err
+    assert "is up  (API https://127.0.0.1:" in told.err
+    assert "prices are the list prices of us-east-1: those of us-west-2 are not known here" in told.err
     assert "karpenter sandbox down" in told.err
 
     assert main(["sandbox", "up"]) == 0
@@ -87,13 +89,13 @@ def test_up_prints_what_a_shell_can_take_and_says_what_to_type_next(root: Path, 
 
 
 def test_without_kubectl_it_says_how_else_to_ask(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda _: None)
+    monkeypatch.setattr(shutil, "which", lambda _, **_more: None)
 
     assert main(["sandbox", "up", "--name", "bare"]) == 0
 
     said = capsys.readouterr().err
     assert "kubectl is not installed" in said
-    assert "curl -H 'Authorization: Bearer " in said
+    assert "/bare/kube/tls.crt -H 'Authorization: Bearer " in said
     assert "karpenter sandbox down --name bare" in said
 
 
@@ -134,7 +136,7 @@ def test_down_ends_it_and_keeps_what_it_is_asked_to(capsys: Capture) -> None:
     assert json.loads(told.out)["kept"] is True
     assert "3 processes ended" in told.err
     assert main(["sandbox", "status"]) == 1
-    assert "kept; 'karpenter sandbox up' brings it back" in capsys.readouterr().out
+    assert f"kept; '{program()} sandbox up' brings it back" in capsys.readouterr().out
 
     assert main(["sandbox", "down", "--no-keep"]) == 0
     assert main(["sandbox", "status"]) == 1
@@ -210,7 +212,7 @@ def test_in_the_foreground_a_death_is_told_with_what_to_do(capsys: Capture) -> N
 
     said = capsys.readouterr().err
     assert said.count("ec2 has ended") == 1
-    assert "'karpenter sandbox up' starts it again" in said
+    assert f"'{program()} sandbox up' starts it again" in said
 
 
 def test_ages_are_short() -> None:
@@ -294,3 +296,93 @@ def test_a_scenario_is_checked_without_a_sandbox(
 def test_a_scenario_needs_a_sandbox_that_runs(tmp_path: Path, capsys: Capture) -> None:
     assert main(["sandbox", "scenario", written(tmp_path, "steps: []\n"), "--name", "nobody"]) == 1
     assert "there is no sandbox 'nobody'" in capsys.readouterr().err
+
+
+def test_one_that_was_killed_comes_back_with_what_was_in_it_and_says_what_is_lost(
+    root: Path, capsys: Capture
+) -> None:
+    main(["sandbox", "up", "-o", "json"])
+    document = json.loads(capsys.readouterr().out)
+    home = Home(root, "default")
+    for each in document["processes"]:
+        children.kill(home, each["name"], Child(pid=each["pid"], started=datetime.now(UTC)))
+
+    assert main(["sandbox", "up"]) == 0
+
+    said = capsys.readouterr().err
+    assert "is up again, with what was in it: 0 nodes, 0 pods, 0 instances  (API https://" in said
+    # The tiny model writes nothing down.
+    assert f"warning: what was in the account is lost: there is no trace of it in {home.directory}" in said
+
+
+def test_what_is_in_it_is_counted(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Cluster:
+        def items(self, path: str) -> list[str]:
+            return ["one"] * (2 if path.endswith("nodes") else 5)
+
+        def state(self) -> object:
+            return {"ec2": {"instances": [{"state": each} for each in ("running", "terminated", "pending")]}}
+
+        def close(self) -> None:
+            """Nothing is open."""
+
+    stack = Stack(Home(root, "default"))
+    monkeypatch.setattr(Stack, "kube", lambda _: Cluster())
+    monkeypatch.setattr(Stack, "model", lambda _: Cluster())
+
+    assert stack_command._contents(stack) == "2 nodes, 5 pods, 2 instances"
+
+
+@pytest.mark.usefixtures("root")
+def test_a_cluster_of_any_name_and_version_with_settings_of_the_controller(capsys: Capture) -> None:
+    arguments = ("--cluster-name", "prod", "--kubernetes-version", "1.32", "--region", "ap-northeast-2")
+    settings = (
+        "--feature-gates",
+        "NodeRepair=true",
+        "--set",
+        "LOG_LEVEL=debug",
+        "--set",
+        "--batch-max-duration=5s",
+    )
+
+    assert main(["sandbox", "up", *arguments, *settings, "-o", "json"]) == 0
+
+    told = capsys.readouterr()
+    document = json.loads(told.out)
+    assert (document["clusterName"], document["kubernetesVersion"]) == ("prod", "1.32")
+    assert document["prices"] == "us-east-1"
+    assert document["settings"] == {
+        "feature-gates": "NodeRepair=true",
+        "log-level": "debug",
+        "batch-max-duration": "5s",
+    }
+    assert "those of ap-northeast-2 are not known here" in told.err
+
+    assert main(["sandbox", "up", "--cluster-name", "other"]) == 1
+    assert "is up with cluster name prod, not other" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--set", "log-levle=debug"), ("no setting of that name", "did you mean log-level?")),
+        (("--set", "qqqqq=1"), ("no setting of that name", "karpenter controller --help")),
+        (("--set", "log-level"), ("there is no value", "--set log-level=VALUE")),
+        (("--set", "log-level=loud"), ("--log-level=loud", "")),
+        (("--set", "cluster-name=x"), ("the sandbox decides this itself", "use --cluster-name")),
+        (
+            ("--feature-gates", "NodeRepair=true", "--set", "feature-gates=NodeRepair=false"),
+            ("--feature-gates is given twice", "give it once"),
+        ),
+        (("--cluster-name", "a b"), ("is not a name that EKS takes", "")),
+        (("--kubernetes-version", "v1.32"), ("'v1.32' is not a Kubernetes version such as 1.33", "")),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_is_started(
+    root: Path, capsys: Capture, arguments: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    assert main(["sandbox", "up", *arguments]) == 2
+
+    said = capsys.readouterr().err
+    assert all(each in said for each in words)
+    assert homes(root) == []

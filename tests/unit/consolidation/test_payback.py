@@ -32,6 +32,14 @@ def test_balanced_takes_what_saves_as_much_as_it_disturbs() -> None:
     assert cluster(1, 4).command().remove == ("n0",)
 
 
+def test_a_stage_says_what_it_scores_where_the_policy_asks() -> None:
+    [stage] = cluster(1, 4).command().stages
+    # One of two equal nodes, which has 2 of 7 of what would be disturbed.
+    assert stage.scores == pytest.approx({"default": 0.5 / (2 / 7)})
+    [other] = cluster(1, 4, policy="WhenEmptyOrUnderutilized").command().stages
+    assert other.scores == {}
+
+
 def test_balanced_leaves_a_small_saving_alone() -> None:
     found = cluster(1).blocked().verdicts["n0"]
 

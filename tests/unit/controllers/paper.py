@@ -17,7 +17,7 @@ import msgspec
 from karpenter.api.base import Frozen, to_wire
 from karpenter.api.core import Pod
 from karpenter.kit.clock import FakeClock
-from karpenter.kube import Client, ClusterConfig, ConflictError, Kind, Listing, NotFoundError
+from karpenter.kube import Client, ClusterConfig, ConflictError, Kind, Listing, NotFoundError, Undecodable
 from karpenter.kube.errors import AlreadyExistsError, TooManyRequestsError
 from karpenter.kube.kinds import NODE_CLAIMS, NODES, PODS
 from karpenter.state import STORED_NODE_CLASSES, STORED_NODE_POOLS, Cluster, Informers
@@ -66,15 +66,17 @@ class PaperClient(Client):
         self._maybe_fail("GET", kind)
         return self._decoded(kind, self._found(kind, namespace, name))
 
-    async def list(self, kind: Kind[Any], namespace: str = "", **_: Any) -> Listing[Any]:
-        """Read all objects of a kind."""
-        found = self._objects.get(kind.plural, {})
-        items = tuple(
-            self._decoded(kind, each)
-            for (space, _), each in found.items()
-            if not namespace or space == namespace
-        )
-        return Listing(items, str(self._version))
+    async def list(self, kind: Kind[Any], namespace: str = "", *, fields: str = "", **_: Any) -> Listing[Any]:
+        """Read all objects of a kind that a field selector of one term allows."""
+        self._maybe_fail("list", kind)
+        items: list[Any] = []
+        unreadable: list[Undecodable] = []
+        for (space, _name), each in self._objects.get(kind.plural, {}).items():
+            if (namespace and space != namespace) or not _selected(each, fields):
+                continue
+            found = self._readable(kind, each)
+            (unreadable if isinstance(found, Undecodable) else items).append(found)
+        return Listing(tuple(items), str(self._version), tuple(unreadable))
 
     async def create(self, kind: Kind[Any], manifest: Mapping[str, Any], namespace: str = "") -> Any:
         """Store a new object."""
@@ -104,8 +106,17 @@ class PaperClient(Client):
         subresource: str = "",
         how: str = "",
     ) -> Any:
-        """Merge a patch into an object."""
+        """Merge a patch of the product into an object."""
         del how
+        assert not _has_list(change) or "resourceVersion" in change.get("metadata", {}), (
+            f"{kind.plural} {name}: a patch replaces a list and does not carry the version that it was decided on"
+        )
+        return await self.edit(kind, name, change, namespace, subresource=subresource)
+
+    async def edit(
+        self, kind: Kind[Any], name: str, change: Any, namespace: str = "", *, subresource: str = ""
+    ) -> Any:
+        """Merge a patch into an object, as others do who do not care for versions."""
         self.calls.append(Call("patch", kind.plural, name, change, subresource))
         self._maybe_fail("patch", kind)
         raw = self._found(kind, namespace, name)
@@ -203,8 +214,12 @@ class PaperClient(Client):
         self._objects.setdefault(kind.plural, {})[metadata.get("namespace", ""), metadata["name"]] = raw
         informer = self._informer(kind)
         if informer is not None:
-            informer.observe(self._decoded(informer.kind, raw))
-        return self._decoded(kind, raw)
+            found = self._readable(informer.kind, raw)
+            if isinstance(found, Undecodable):
+                informer.unreadable[found.namespace, found.name] = found
+            else:
+                informer.observe(found)
+        return self._readable(kind, raw)
 
     def _drop(self, kind: Kind[Any], raw: dict[str, Any]) -> None:
         self._version += 1
@@ -220,6 +235,22 @@ class PaperClient(Client):
         if self.informers is None:
             return None
         return next((each for each in self.informers.all if each.kind.plural == kind.plural), None)
+
+    def _readable(self, kind: Kind[Any], raw: Mapping[str, Any]) -> Any:
+        try:
+            return self._decoded(kind, raw)
+        except msgspec.ValidationError as error:
+            metadata = raw["metadata"]
+            return Undecodable(
+                kind.name,
+                metadata.get("namespace", ""),
+                metadata["name"],
+                str(error),
+                kind.api_version,
+                metadata.get("uid", ""),
+                metadata["resourceVersion"],
+                raw,
+            )
 
     def _decoded(self, kind: Kind[Any], raw: Mapping[str, Any]) -> Any:
         return msgspec.convert(copy.deepcopy(dict(raw)), kind.struct, strict=False)
@@ -241,6 +272,22 @@ KINDS = {
     "Node": NODES,
     "Pod": PODS,
 }
+
+
+def _has_list(change: Any) -> bool:
+    if isinstance(change, Mapping):
+        return any(map(_has_list, change.values()))
+    return isinstance(change, list | tuple)
+
+
+def _selected(raw: Mapping[str, Any], fields: str) -> bool:
+    if not fields:
+        return True
+    path, _, wanted = fields.partition("=")
+    found: Any = raw
+    for key in path.split("."):
+        found = (found or {}).get(key)
+    return (found or "") == wanted
 
 
 def _merge(target: dict[str, Any], change: Mapping[str, Any]) -> None:

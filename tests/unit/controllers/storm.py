@@ -181,7 +181,7 @@ class Storm:
     async def _advance(self, seconds: float) -> None:
         await self.clock.advance(seconds)
         # A solve runs in a thread, in real time: the clock must not run away from it.
-        while self.provisioner._metrics.queue_depth.labels("provisioner")._value.get():  # noqa: ASYNC110
+        while any(each.samples for each in self.provisioner._metrics.queue_depth.collect()):  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
 

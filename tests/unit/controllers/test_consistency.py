@@ -95,7 +95,7 @@ async def test_it_looks_every_ten_minutes_from_when_the_node_is_initialised() ->
     assert scene.condition == {}
 
     change = {"status": {"conditions": [INITIALIZED]}}
-    await scene.client.patch(NODE_CLAIMS, "c1", change, subresource="status")
+    await scene.client.edit(NODE_CLAIMS, "c1", change, subresource="status")
     await scene.clock.advance(1)
     assert scene.condition["status"] == "False"
     scene.client.store(NODES, node("n1", "p1", capacity={"cpu": "4"}))

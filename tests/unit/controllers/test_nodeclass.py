@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+import pytest
 
 from karpenter.api import labels as names
 from karpenter.api.conditions import EC2_NODE_CLASS, READY, ConditionSet
 from karpenter.api.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus, Subnet
 from karpenter.controllers.nodeclass import NodeClasses
 from karpenter.kit.clock import FakeClock
-from karpenter.kube import Recorder
+from karpenter.kube import ConflictError, Recorder
 from karpenter.kube.kinds import NODE_CLAIMS
 from karpenter.observe import Metrics
 from karpenter.state import STORED_NODE_CLASSES
@@ -227,3 +228,50 @@ async def test_the_last_claim_of_a_going_class_wakes_it() -> None:
     await asyncio.gather(task, return_exceptions=True)
 
     assert scene.finder.cleaned == ["default"]
+
+
+async def test_a_class_stays_while_a_claim_cannot_be_read() -> None:
+    scene = Scene()
+    scene.client.store(NODE_CLAIMS, {"metadata": {"name": "odd", "labels": 5}})
+    await scene.classes.reconcile("default")
+    await scene.client.delete(STORED_NODE_CLASSES, "default")
+
+    assert await scene.classes.reconcile("default") == 600.0
+    assert scene.finder.cleaned == []
+
+
+async def test_a_class_that_another_writes_to_while_it_is_looked_up_is_decided_anew() -> None:
+    scene = Scene()
+    await scene.classes.reconcile("default")
+    scene.finder.subnets = ()
+    other = {"conditions": [*scene.stored["status"]["conditions"], {"type": "Theirs", "status": "True"}]}
+
+    async def meanwhile(node_class: Any, resolve: Any = scene.finder.resolve) -> Any:
+        found = await resolve(node_class)
+        await scene.client.edit(STORED_NODE_CLASSES, "default", {"status": other}, subresource="status")
+        return found
+
+    scene.finder.resolve = meanwhile  # type: ignore[method-assign]
+    again_s = await scene.classes.reconcile("default")
+
+    assert again_s == 1.0
+    assert scene.stored["status"]["subnets"]
+    assert "Theirs" in {each["type"] for each in scene.stored["status"]["conditions"]}
+
+
+@pytest.mark.parametrize("name", ["default", "odd"])
+async def test_a_status_of_a_class_that_meets_another_writer_is_written_at_the_next_look(name: str) -> None:
+    scene = Scene()
+    scene.client.store(STORED_NODE_CLASSES, stored_class("odd", subnetSelectorTerms=5))
+    if name == "default":
+        await scene.classes.reconcile(name)
+        scene.finder.subnets = ()
+    scene.client.fail("patch", "ec2nodeclasses", ConflictError("modified", status=409))
+
+    assert await scene.classes.reconcile(name) == 1.0
+    again_s = await scene.classes.reconcile(name)
+
+    assert again_s != 1.0
+    raw = scene.client.raw_object(STORED_NODE_CLASSES, name)
+    assert raw is not None
+    assert {each["type"]: each["status"] for each in raw["status"]["conditions"]}["Ready"] == "False"

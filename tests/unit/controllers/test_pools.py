@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,8 +15,9 @@ from karpenter.api.nodepool import NodePool
 from karpenter.cloud.errors import CloudError
 from karpenter.cloud.protocol import NodeClassReadiness
 from karpenter.controllers.nodepool import NodePools
+from karpenter.controllers.registrationhealth import LaunchBreaker
 from karpenter.kit.clock import FakeClock
-from karpenter.kube import Recorder
+from karpenter.kube import ConflictError, NotFoundError, Recorder
 from karpenter.kube.kinds import NODE_CLAIMS
 from karpenter.model.hashes import POOL_HASH_VERSION, pool_hash
 from karpenter.model.instancetypes import InstanceType, Offering
@@ -62,6 +64,7 @@ class Scene:
         self.client, self.cluster = paper_cluster(self.clock)
         self.cloud = Cloud()
         self.recorder = Recorder(self.client, clock=self.clock)
+        self.breaker = LaunchBreaker(self.clock)
         self.pools = NodePools(
             client=self.client,
             cluster=self.cluster,
@@ -69,6 +72,7 @@ class Scene:
             recorder=self.recorder,
             metrics=Metrics(),
             clock=self.clock,
+            breaker=self.breaker,
         )
         status = {
             "conditions": [
@@ -91,6 +95,17 @@ class Scene:
             }
         }
         self.client.store(STORED_NODE_POOLS, stored_pool(template=template, **spec))
+
+    def serve(self, answers: dict[str, Any]) -> None:
+        """Let the API server say which kinds it has."""
+
+        async def raw(method: str, path: str, body: object = None) -> bytes:
+            del method, body
+            if path not in answers:
+                raise NotFoundError("not found", status=404)
+            return json.dumps(answers[path]).encode()
+
+        self.client.raw = raw  # type: ignore[method-assign]
 
     def condition(self, kind: str) -> tuple[str, str, str]:
         """Status, reason and words of a condition."""
@@ -211,11 +226,32 @@ async def test_annotations_that_no_claim_could_carry_are_refused_with_their_size
                 {"key": names.ARCH, "operator": "In", "values": ["arm64"]},
                 {"key": names.CAPACITY_TYPE, "operator": "In", "values": ["spot"]},
             ],
-            "no instance type meets all requirements",
+            "no instance type meets karpenter.sh/capacity-type In [spot]; the node class offers on-demand",
+        ),
+        ([{"key": names.ARCH, "operator": "In", "values": ["x86_64"]}], "did you mean amd64?"),
+        ([{"key": names.ARCH, "operator": "In", "values": ["sparc"]}], "the node class offers amd64"),
+        ([{"key": names.ARCH, "operator": "NotIn", "values": ["amd64"]}], "NotIn [amd64]"),
+        ([{"key": names.ZONE, "operator": "In", "values": ["usw2-az1"]}], f"did you mean {names.ZONE_ID}"),
+        ([{"key": names.ZONE, "operator": "In", "values": ["eu-west-1a"]}], "subnets in us-west-2a"),
+        ([{"key": names.ARCH, "operator": "In", "values": ["amd46"]}], "did you mean amd64?"),
+        (
+            [
+                {"key": names.INSTANCE_TYPE, "operator": "In", "values": ["m5.large"]},
+                {"key": names.INSTANCE_CATEGORY, "operator": "In", "values": ["c"]},
+            ],
+            "together with the other requirements",
+        ),
+        (
+            [{"key": names.ARCH, "operator": "In", "values": [f"arm{n}" for n in range(13)]}],
+            "offers amd64",
+        ),
+        (
+            [{"key": names.INSTANCE_CPU, "operator": "In", "values": ["9999"]}],
+            "no instance type meets karpenter.k8s.aws/instance-cpu In [9999]",
         ),
     ],
 )
-async def test_requirements_that_leave_no_type_are_said_on_the_pool(
+async def test_a_pool_whose_requirements_leave_no_type_is_not_ready_and_says_what_was_meant(
     requirements: list[Any], words: str
 ) -> None:
     scene = Scene(requirements=requirements)
@@ -226,7 +262,115 @@ async def test_requirements_that_leave_no_type_are_said_on_the_pool(
     assert (status, reason) == ("False", "NoCompatibleInstanceTypes")
     assert words in message
     assert [each.reason for each in scene.recorder._queue] == ["NoCompatibleInstanceTypes"]
+    assert scene.condition("ValidationSucceeded") == (status, reason, message)
+    assert scene.condition("Ready")[0] == "False"
+
+
+async def test_a_pool_for_reservations_that_are_not_there_stays_ready_and_says_so() -> None:
+    scene = Scene(
+        requirements=[
+            {"key": names.CAPACITY_TYPE, "operator": "In", "values": ["reserved"]},
+            {"key": names.CAPACITY_RESERVATION_ID, "operator": "In", "values": ["cr-1"]},
+        ]
+    )
+
+    await scene.pools.reconcile("default")
+
+    assert scene.condition("InstanceTypesFound")[0] == "False"
     assert scene.condition("Ready")[0] == "True"
+
+
+async def test_a_pool_stays_unready_while_its_types_cannot_be_asked_for_again() -> None:
+    scene = Scene(requirements=[{"key": names.ARCH, "operator": "In", "values": ["x86_64"]}])
+    assert await scene.pools.reconcile("default") == 30
+    scene.cloud.error = CloudError("EC2 does not answer")
+
+    await scene.pools.reconcile("default")
+    assert scene.condition("ValidationSucceeded")[1] == "NoCompatibleInstanceTypes"
+
+    raw = scene.client.raw_object(STORED_NODE_POOLS, "default")
+    assert raw is not None
+    raw["metadata"]["generation"] = 9
+    scene.client.store(STORED_NODE_POOLS, raw)
+    await scene.pools.reconcile("default")
+    assert scene.condition("ValidationSucceeded")[0] == "True"
+
+
+async def test_a_pool_is_unready_while_its_launches_are_paused_and_ready_when_they_go_on() -> None:
+    scene = Scene()
+    task = asyncio.ensure_future(scene.pools.run())
+    for _ in range(3):
+        scene.breaker.failed("default", "InstanceDied", "the key is disabled")
+    await scene.clock.advance(1)
+    status, reason, message = scene.condition("ValidationSucceeded")
+    assert (status, reason) == ("False", "LaunchesPaused")
+    assert "(InstanceDied): the key is disabled; none is made until" in message
+    assert scene.condition("Ready")[0] == "False"
+
+    await scene.clock.advance(301)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    assert scene.condition("Ready")[0] == "True"
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({"cpu": "-5"}, "spec.limits[cpu]: -5 is negative, so no node could be made; 0 is the least"),
+        ({"cpu": "many"}, "spec.limits[cpu]: "),
+        ({"cpu": "0"}, ""),
+    ],
+)
+async def test_a_limit_that_is_negative_or_no_quantity_is_named(limits: dict[str, str], words: str) -> None:
+    scene = Scene(limits=limits)
+
+    await scene.pools.reconcile("default")
+
+    status, reason, message = scene.condition("ValidationSucceeded")
+    assert message.startswith(words)
+    assert (status, reason) == (
+        ("False", "NodePoolValidationFailed") if words else ("True", "ValidationSucceeded")
+    )
+
+
+KWOK = {"nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}}
+
+
+@pytest.mark.parametrize(
+    "served",
+    [
+        {},
+        {"/apis/karpenter.kwok.sh": {"versions": [{"groupVersion": "karpenter.kwok.sh/v1"}]}},
+    ],
+)
+async def test_a_node_class_of_a_kind_that_does_not_exist_is_named(served: dict[str, Any]) -> None:
+    scene = Scene(template=KWOK)
+    scene.serve({**served, "/apis/karpenter.kwok.sh/v1": {"resources": [{"kind": "Other"}]}})
+
+    await scene.pools.reconcile("default")
+
+    status, reason, message = scene.condition("NodeClassReady")
+    assert (status, reason) == ("False", "NodeClassNotFound")
+    assert message == (
+        "nodeClassRef names KWOKNodeClass.karpenter.kwok.sh, which is no node class here;"
+        " did you mean EC2NodeClass.karpenter.k8s.aws?"
+    )
+    assert scene.condition("Ready")[0] == "False"
+
+
+async def test_a_pool_of_another_controller_is_left_alone() -> None:
+    scene = Scene(template=KWOK)
+    scene.serve(
+        {
+            "/apis/karpenter.kwok.sh": {"versions": [{"groupVersion": "karpenter.kwok.sh/v1"}]},
+            "/apis/karpenter.kwok.sh/v1": {"resources": [{"kind": "KWOKNodeClass"}]},
+        }
+    )
+
+    await scene.pools.reconcile("default")
+
+    assert scene.client.calls == []
 
 
 async def test_labels_of_the_pools_own_exclude_no_type() -> None:
@@ -406,3 +550,17 @@ async def test_what_a_heartbeat_writes_is_no_reason_to_count_again(monkeypatch: 
     await asyncio.gather(task, return_exceptions=True)
 
     assert 0 < settled == quiet < len(looked)
+
+
+async def test_a_pool_that_another_writes_to_meanwhile_is_decided_anew() -> None:
+    scene = Scene()
+    odd = stored_pool(template={"spec": {"requirements": 5, "nodeClassRef": {"group": "g"}}})
+    scene.client.store(STORED_NODE_POOLS, odd)
+    scene.client.fail("patch", "nodepools", ConflictError("modified", status=409))
+    await scene.pools.reconcile("default")
+    before = scene.condition("ValidationSucceeded")[0]
+
+    await scene.pools.reconcile("default")
+
+    assert before == ""
+    assert scene.condition("ValidationSucceeded")[0] == "False"

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from karpenter.controllers.registrationhealth import (
     NEVER_USED,
+    NOT_INITIALIZED,
+    Failure,
     HealthSettings,
     LaunchBreaker,
     RegistrationHealth,
@@ -112,6 +114,7 @@ class Scene:
         (ended("05:00"), "LaunchFailed"),
         (ended("04:58"), "LaunchFailed"),
         (ended("04:50"), ""),
+        (ended("00:10", {**REFUSED, "status": "False"}), "UnauthorizedOperation"),
         (ended("05:00", REFUSED), "UnauthorizedOperation"),
         (ended("15:00", LAUNCHED), "RegistrationFailed"),
         (ended("14:00", LAUNCHED), ""),
@@ -247,7 +250,7 @@ async def test_three_failures_in_a_row_pause_a_pool_for_longer_each_time() -> No
     assert not breaker.is_backing_off("a")
 
     first = breaker.failed("a", "x")
-    assert 54 <= first <= 60
+    assert 270 <= first <= 300
     assert breaker.remaining_s("a") == first
     assert breaker.cause("a") == "x"
     assert breaker.failed("a", "x") == 0.0
@@ -255,14 +258,42 @@ async def test_three_failures_in_a_row_pause_a_pool_for_longer_each_time() -> No
     clock.tick(first)
     assert breaker.cause("a") == ""
 
-    assert breaker.failed("a", "x") > 100
+    assert breaker.failed("a", "x") > 500
 
 
-def test_causes_are_counted_apart_and_success_ends_a_row() -> None:
+def test_failures_for_different_causes_add_up_and_the_last_is_named_with_when_it_goes_on() -> None:
     breaker = LaunchBreaker(FakeClock())
-    for cause in ("x", "y", "x", "y"):
-        breaker.failed("a", cause)
+    heard: list[str] = []
+    breaker.on_change(heard.append)
+
+    assert [bool(breaker.failed("a", cause, "broken")) for cause in ("x", "y", "z")] == [False, False, True]
+
+    assert breaker.message("a").startswith("nodes fail in a row (z): broken; none is made until ")
+    assert breaker.message("b") == ""
+    breaker.reset("a")
+    breaker.reset("b")
+    assert heard == ["a", "a"]
+
+
+def test_success_takes_back_the_failures_of_the_stages_that_it_passed() -> None:
+    breaker = LaunchBreaker(FakeClock())
+    breaker.failed("a", "x")
+    breaker.failed("a", NOT_INITIALIZED)
+    breaker.registered("a")
+    breaker.failed("a", NOT_INITIALIZED)
     assert not breaker.is_backing_off("a")
+    breaker.failed("a", NOT_INITIALIZED)
+    assert breaker.cause("a") == NOT_INITIALIZED
+    breaker.registered("a")
+    assert breaker.is_backing_off("a")
+    breaker.initialized("a")
+    assert not breaker.is_backing_off("a")
+
+
+def test_success_ends_a_row() -> None:
+    breaker = LaunchBreaker(FakeClock())
+    for _ in range(2):
+        breaker.failed("a", "x")
 
     breaker.registered("a")
     breaker.failed("a", "x")
@@ -277,7 +308,10 @@ def test_causes_are_counted_apart_and_success_ends_a_row() -> None:
     assert not breaker.is_backing_off("a")
 
 
-@given(st.lists(st.sampled_from(["x", "y", NEVER_USED, "registered", "used", "wait"]), max_size=60))
+STEPS = ["x", "y", NOT_INITIALIZED, NEVER_USED, "registered", "initialized", "used", "wait"]
+
+
+@given(st.lists(st.sampled_from(STEPS), max_size=60))
 def test_a_pause_always_ends_and_is_never_longer_than_half_an_hour(steps: list[str]) -> None:
     clock = FakeClock()
     breaker = LaunchBreaker(clock)
@@ -288,6 +322,9 @@ def test_a_pause_always_ends_and_is_never_longer_than_half_an_hour(steps: list[s
             assert not breaker.is_backing_off("a")
         elif step == "registered":
             breaker.registered("a")
+            assert breaker.cause("a") in ("", NOT_INITIALIZED, NEVER_USED)
+        elif step == "initialized":
+            breaker.initialized("a")
             assert breaker.cause("a") in ("", NEVER_USED)
         elif step == "used":
             breaker.used("a")
@@ -340,7 +377,45 @@ async def test_a_node_that_is_used_or_whose_pods_are_gone_is_fine() -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
-    assert scene.breaker._failures == {"default": {NEVER_USED: 1}}
+    assert scene.breaker._failures == {"default": [NEVER_USED]}
+
+
+async def test_a_node_that_stands_empty_counts_as_soon_as_another_is_ordered_for_its_pods() -> None:
+    scene = Scene()
+    for number in range(3):
+        await ready_node(scene, number)
+    scene.client.store(PODS, pod("other", "n1"))
+
+    scene.health.ordering(["uid-pod-0", "uid-pod-1", "uid-nobody"])
+    scene.health.ordering(["uid-pod-0"])
+
+    assert scene.breaker._failures == {"default": [NEVER_USED]}
+
+
+async def test_a_failure_that_is_told_before_the_deletion_is_seen_counts_once() -> None:
+    scene = Scene()
+    made = ended("01:00", LAUNCHED, {**REGISTERED, "status": "False", "reason": "Died"}, name="x")
+    scene.client.store(NODE_CLAIMS, claim("x", metadata={"creationTimestamp": BORN}))
+
+    scene.health.failed(made, Failure("Died", "RegistrationFailed", "dead"))
+    scene.health.failed(made, Failure("Died", "RegistrationFailed", "dead"))
+    scene.client.store(NODE_CLAIMS, made)
+
+    assert scene.breaker._failures == {"default": ["Died"]}
+
+
+async def test_a_node_that_was_never_ready_counts_though_it_registered() -> None:
+    scene = Scene()
+    scene.succeed()
+    made = scene.cluster.informers.claims.get("good-1")
+    assert made is not None
+
+    for _ in range(3):
+        scene.health.failed(made, Failure(NOT_INITIALIZED, NOT_INITIALIZED, "cni is missing"))
+
+    assert scene.breaker.cause("default") == NOT_INITIALIZED
+    assert "cni is missing" in scene.recorder._queue[-1].message
+    assert (await scene.condition())[0] == "True"
 
 
 async def test_a_pool_that_goes_is_forgotten() -> None:

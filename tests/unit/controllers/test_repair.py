@@ -146,3 +146,13 @@ def test_one_node_alone_may_be_replaced() -> None:
 
     assert not is_outage([broken], POLICIES)
     assert is_outage([broken, broken], POLICIES)
+
+
+async def test_nothing_is_replaced_while_the_copy_of_the_cluster_is_stale() -> None:
+    scene = Scene()
+    scene.ail(0, "Ready", "False")
+    scene.cluster.informers.nodes.heard_at = scene.clock.monotonic()
+    scene.clock.tick(1801)
+
+    assert await scene.repair.reconcile("n0") == 5.0
+    assert not scene.is_leaving(0)

@@ -201,3 +201,57 @@ async def test_a_claim_that_does_not_expire_has_its_life_before_it(life: str) ->
     changed = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, expire_after=life))
 
     assert scene.static._life_left(changed) == 1.0
+
+
+async def test_a_claim_that_was_deleted_counts_no_more_before_the_watch_shows_it() -> None:
+    scene = Scene(1)
+    for name in ("a", "b", "c"):
+        scene.stand(name)
+    # The watch is late: nobody hears of the deletions.
+    scene.client.informers = None
+
+    await scene.static.reconcile("default")
+    scene.cluster.informers.claims.observe(claim("a", metadata={"finalizers": HELD}))
+    await scene.static.reconcile("default")
+
+    gone = [call.name for call in scene.client.writes("delete", "nodeclaims")]
+    assert len(gone) == 2
+
+
+async def test_a_static_pool_and_a_replacement_share_the_limit() -> None:
+    scene = Scene(2, limits={"nodes": "2"})
+    pool = scene.cluster.pool("default")
+    assert pool is not None
+
+    with scene.cluster.launches.reserve("default", {"nodes": 1}, {"nodes": 2}, dict):
+        await scene.static.reconcile("default")
+
+    assert len(scene.staying) == 1
+
+
+async def test_a_limit_that_cannot_be_read_lets_nothing_be_ordered() -> None:
+    scene = Scene(1, limits={"nodes": "many"})
+    pool = scene.cluster.pool("default")
+    assert pool is not None
+
+    made = await Orders(scene.client, scene.cluster, Metrics(), controller="x").create_from_template(
+        pool, reason="static"
+    )
+
+    assert made is None
+
+
+@pytest.mark.parametrize("trouble", ["unreadable", "stale"])
+async def test_a_pool_keeps_its_size_while_its_claims_are_not_surely_known(trouble: str) -> None:
+    scene = Scene(3)
+    for name in ("a", "b", "c", "d"):
+        scene.stand(name)
+    if trouble == "unreadable":
+        scene.client.store(NODE_CLAIMS, {"metadata": {"name": "odd", "labels": 5}})
+    else:
+        scene.cluster.informers.claims.heard_at = scene.clock.monotonic()
+        scene.clock.tick(71)
+
+    await scene.static.reconcile("default")
+
+    assert scene.staying == ["a", "b", "c", "d"]

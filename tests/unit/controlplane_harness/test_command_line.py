@@ -77,5 +77,5 @@ def _python(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]
         capture_output=True,
         text=True,
         check=False,
-        timeout=18,
+        timeout=150,
     )

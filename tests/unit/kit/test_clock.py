@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -34,6 +35,14 @@ async def test_the_system_clock_tells_real_time() -> None:
     assert 0.005 < clock.monotonic() - started_at < 1.5
     assert clock.now().tzinfo is UTC
     assert abs(clock.now() - datetime.now(UTC)) < timedelta(seconds=10)
+
+
+def test_the_stopwatch_goes_on_while_the_machine_is_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
+    suspended_s = 3600.0
+    clocks = {time.CLOCK_MONOTONIC: 100.0, time.CLOCK_BOOTTIME: 100.0 + suspended_s}
+    monkeypatch.setattr(time, "clock_gettime", clocks.__getitem__)
+
+    assert SystemClock().monotonic() == 100.0 + suspended_s
 
 
 async def test_a_fake_clock_stands_still_until_moved() -> None:

@@ -14,6 +14,7 @@ from karpenter.kit.durations import (
     Duration,
     DurationError,
     Never,
+    later,
     parse_budget_duration,
     parse_duration,
     parse_nillable_duration,
@@ -122,6 +123,28 @@ def test_a_duration_has_elapsed_at_its_very_end() -> None:
     assert hour.ends(NOON) == NOON + timedelta(hours=1)
     assert hour.has_elapsed(NOON, NOON + timedelta(hours=1))
     assert not hour.has_elapsed(NOON, NOON + timedelta(minutes=59, seconds=59))
+
+
+@pytest.mark.parametrize(
+    ("length", "expected"),
+    [
+        (60, NOON + timedelta(minutes=1)),
+        (timedelta(minutes=-1), NOON - timedelta(minutes=1)),
+        (10**11 * 10, datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)),
+        (2**63 - 1, datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)),
+        (-(2**63), datetime(1, 1, 1, tzinfo=UTC)),
+        (timedelta.max, datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)),
+        (timedelta.min, datetime(1, 1, 1, tzinfo=UTC)),
+    ],
+)
+def test_a_sum_beyond_all_dates_is_the_last_or_the_first_one(
+    length: float | timedelta, expected: datetime
+) -> None:
+    assert later(NOON, length) == expected
+
+
+def test_a_duration_that_begins_at_the_last_moment_ends_there() -> None:
+    assert Duration.of(hours=1).ends(datetime.max.replace(tzinfo=UTC)).year == 9999
 
 
 def test_never_is_not_a_number_of_seconds() -> None:

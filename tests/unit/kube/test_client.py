@@ -159,6 +159,11 @@ async def test_one_object_of_another_shape_is_left_out_and_reported() -> None:
     assert [pod.metadata.name for pod in listing.items] == ["web"]
     assert (found[0].kind, found[0].namespace, found[0].name) == ("Pod", "shop", "odd")
     assert "labels" in found[0].problem
+    assert listing.unreadable == tuple(found)
+    assert listing.unreadable[0].text("metadata", "name") == "odd"
+    assert listing.unreadable[0].text("metadata", "labels") == ""
+    assert listing.unreadable[0].text("spec", "nodeName") == ""
+    assert str(found[0]).startswith("Pod shop/odd cannot be read: ")
 
 
 async def test_a_create_fills_in_version_and_kind() -> None:
@@ -393,7 +398,7 @@ async def test_a_watch_yields_events_and_bookmarks_and_ends_with_the_stream() ->
     assert [(event.type, event.resource_version) for event in seen] == [
         ("ADDED", "7"),
         ("BOOKMARK", "20"),
-        ("BOOKMARK", "21"),
+        ("MODIFIED", "21"),
         ("DELETED", "22"),
     ]
     assert paper.seen[0].query["allowWatchBookmarks"] == "true"

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from karpenter.api.labels import ARCH, CAPACITY_TYPE, INSTANCE_GPU_NAME, INSTANCE_TYPE, ZONE
+from karpenter.api.labels import ARCH, CAPACITY_TYPE, INSTANCE_GPU_NAME, INSTANCE_TYPE, ZONE, ZONE_ID
 from karpenter.model.catalogue import Catalogue, bits, lowest_bit
 from karpenter.model.instancetypes import InstanceType, Offering
 from karpenter.model.requirements import Requirement
@@ -186,3 +186,19 @@ def test_where_no_price_moves_usual_prices_are_the_prices() -> None:
     steady = Catalogue([kind("a.large", 2000, 8 * GIB, 0.2, spot=0.05)])
 
     assert steady.at_usual_prices() is steady
+
+
+def test_offerings_tell_what_they_settle_besides_type_zone_and_capacity_type() -> None:
+    plain = Offering("zone-a", "on-demand", 0.1, labels={"tenancy": "default", ZONE_ID: "a1"})
+    dedicated = Offering("zone-a", "on-demand", 0.1, labels={"tenancy": "dedicated", ZONE_ID: "a1"})
+    reserved = Offering("zone-a", "reserved", 0.01, labels={"tenancy": "default", "reservation": "cr-1"})
+    kept = Catalogue([InstanceType("m5.large", {}, {}, {}, (plain, dedicated, reserved))])
+    by_tenancy = kept.values("tenancy")
+
+    assert kept.narrowed(kept.everything) == {}
+    assert kept.narrowed(by_tenancy["dedicated"]) == {"tenancy": ["dedicated"]}
+    assert kept.narrowed(by_tenancy["default"]) == {"tenancy": ["default"]}
+    assert kept.narrowed(kept.values("reservation")["cr-1"]) == {
+        "reservation": ["cr-1"],
+        "tenancy": ["default"],
+    }

@@ -63,6 +63,9 @@ class TestAmounts:
 
         assert caught.value.hint
 
+    def test_one_bad_quantity_does_not_hide_the_others_that_were_reported(self) -> None:
+        assert Resources.readable({"cpu": "2", "memory": "1e1.5"}) == Resources.parse({"cpu": "2"})
+
     def test_zero_and_missing_are_the_same(self) -> None:
         amounts = Resources({"memory": 5, "cpu": 0})
 

@@ -2,13 +2,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import msgspec
 import pytest
 
 from karpenter.cloud.aws.fleet import Launched
 from karpenter.cloud.aws.journal import JournalError, LaunchIntent
-from karpenter.kube import ForbiddenError
-from karpenter.operator.journal import CONFIG_MAPS, KubeJournal
+from karpenter.kit.clock import FakeClock
+from karpenter.kube import ForbiddenError, Listing, NotFoundError, Recorder
+from karpenter.observe import Metrics, get_log
+from karpenter.operator.journal import CONFIG_MAPS, KubeJournal, SetAside
 from tests.unit.controllers.paper import PaperClient
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -82,14 +86,88 @@ async def test_without_rights_nothing_may_be_launched() -> None:
     assert "Role" in caught.value.hint
 
 
-async def test_trouble_with_deleting_and_an_intent_that_cannot_be_read_are_told() -> None:
+async def test_trouble_with_deleting_is_told() -> None:
     client = PaperClient()
     journal = KubeJournal(client, "karpenter")
     await journal.put(intent("a"))
     client.fail("delete", "configmaps", ForbiddenError("no", status=403))
+
     with pytest.raises(JournalError, match="cannot be deleted"):
         await journal.drop(["a"])
-    await client.patch(CONFIG_MAPS, "karpenter-launch-a", {"data": {"intent": "nonsense"}}, "karpenter")
+
+
+async def test_a_journal_that_cannot_be_listed_stops_launches() -> None:
+    client = PaperClient()
+
+    async def refuse(*_: Any, **__: Any) -> Any:
+        raise ForbiddenError("no", status=403)
+
+    client.list = refuse  # type: ignore[method-assign]
 
     with pytest.raises(JournalError, match="cannot be read"):
-        await journal.load()
+        await KubeJournal(client, "karpenter").load()
+
+
+class Labelled(PaperClient):
+    """Lists by one label, as the server does."""
+
+    async def list(self, kind: Any, namespace: str = "", **options: Any) -> Any:
+        """Read the objects that have the label."""
+        found = await super().list(kind, namespace)
+        key, _, value = options["labels"].partition("=")
+        kept = tuple(each for each in found.items if each.metadata.labels.get(key) == value)
+        return Listing(kept, found.resource_version)
+
+
+@pytest.mark.parametrize(
+    "spoiled", ["nonsense", "", '{"token": 1}', msgspec.json.encode(intent("b")).decode()]
+)
+async def test_an_intent_that_cannot_be_read_is_set_aside_and_told_of_once(spoiled: str) -> None:
+    client = Labelled()
+    recorder, metrics = Recorder(client, clock=FakeClock()), Metrics()
+    journal = KubeJournal(client, "karpenter", SetAside(recorder, metrics, get_log("test")))
+    await journal.put(intent("a"))
+    await journal.put(intent("good"))
+    await client.patch(CONFIG_MAPS, "karpenter-launch-a", {"data": {"intent": spoiled}}, "karpenter")
+
+    first = await journal.load()
+    second = await journal.load()
+
+    assert [each.token for each in first] == [each.token for each in second] == ["good"]
+    assert metrics.launch_intents_set_aside._value.get() == 1
+    [event] = recorder._queue
+    assert (event.subject.kind, event.subject.name, event.reason) == (
+        "ConfigMap",
+        "karpenter-launch-a",
+        "LaunchIntentSetAside",
+    )
+    assert "kubectl -n karpenter delete configmap karpenter-launch-a" in event.message
+    kept = client.raw_object(CONFIG_MAPS, "karpenter-launch-a", "karpenter")
+    assert kept is not None
+    assert kept["data"]["intent"] == spoiled
+
+
+async def test_an_intent_that_cannot_be_set_aside_holds_up_no_launch_either() -> None:
+    client = PaperClient()
+    told: list[str] = []
+    journal = KubeJournal(client, "karpenter", lambda found, _: told.append(found.metadata.name))
+    await journal.put(intent("a"))
+    await client.patch(CONFIG_MAPS, "karpenter-launch-a", {"data": {"intent": "{"}}, "karpenter")
+    client.fail("patch", "configmaps", ForbiddenError("no", status=403))
+
+    assert await journal.load() == []
+    await journal.set_aside("b", "it is forged")
+
+    assert told == ["karpenter-launch-a", "karpenter-launch-b"]
+
+
+async def test_the_namespace_of_the_journal_is_made_where_it_is_missing() -> None:
+    client = PaperClient()
+    missing = [NotFoundError("namespaces not found", status=404)] * 2
+    client.fail("create", "configmaps", *missing[:1])
+    await KubeJournal(client, "karpenter-state").put(intent("a"))
+    client.fail("create", "configmaps", *missing[1:])
+    await KubeJournal(client, "karpenter-state").put(intent("b"))
+
+    assert [call.name for call in client.writes("create", "namespaces")] == ["karpenter-state"] * 2
+    assert len(await KubeJournal(client, "karpenter-state").load()) == 2

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 
 import aiohttp
 import pytest
@@ -10,13 +11,18 @@ from karpenter.observe import Metrics
 from karpenter.operator.probes import Probes, ProbesError
 
 
-def probes(problem: str = "", metrics_port: int = 0) -> Probes:
+def probes(problem: str = "", metrics_port: int = 0, warnings: Sequence[str] = ()) -> Probes:
     """Probes on loopback."""
     metrics = Metrics()
+
+    async def fill_in() -> None:
+        metrics.state_node_count.set(7)
+
     return Probes(
         metrics,
         problem=lambda: problem,
-        before_metrics=lambda: metrics.state_node_count.set(7),
+        warnings=lambda: warnings,
+        before_metrics=fill_in,
         metrics_port=metrics_port,
         health_port=0,
         host="127.0.0.1",
@@ -68,3 +74,10 @@ async def test_a_port_that_is_taken_is_named_with_the_flag_to_change_it() -> Non
                 pass
 
     assert "--metrics-port" in caught.value.hint
+
+
+async def test_what_a_person_must_mend_is_named_and_does_not_fail_the_probe() -> None:
+    async with probes(warnings=["NodeClaim a cannot be read"]) as up:
+        answer = await asked(up.ports["health"], "/readyz")
+
+    assert answer == (200, "ok\nwarning: NodeClaim a cannot be read\n")

@@ -3,11 +3,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from karpenter.api.labels import ARCH, CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE
+from karpenter.api.labels import (
+    ARCH,
+    CAPACITY_RESERVATION_ID,
+    CAPACITY_TYPE,
+    HOSTNAME,
+    INSTANCE_TYPE,
+    PLACEMENT_GROUP_PARTITION,
+    ZONE,
+)
 from karpenter.scheduling import Plan, SolveOptions, solve
 from karpenter.scheduling.solver import _Solve
 from tests.checker import check
@@ -373,3 +382,34 @@ def test_a_node_that_a_pod_leaves_does_not_shrink_below_the_choice_that_its_pool
     attempt.board.leave(large, host, 1)
 
     assert host.mask == before
+
+
+def test_what_pods_ask_of_an_offering_is_in_the_claim() -> None:
+    partitions = [
+        replace(offering(zone, price=0.1), labels={PLACEMENT_GROUP_PARTITION: number})
+        for zone in (A, B)
+        for number in ("1", "2", "3")
+    ]
+    kind = instance_type("m5.large", offerings=partitions)
+    asked = pod("web", node_selector={PLACEMENT_GROUP_PARTITION: "2"})
+
+    wanted = solved(Problem(pods=(asked,), types=(kind,), nodepools=(nodepool(),))).new_nodes[0].requirements
+    silent = solved(Problem(pods=(pod("web"),), types=(kind,), nodepools=(nodepool(),)))
+
+    assert wanted[PLACEMENT_GROUP_PARTITION].values == frozenset({"2"})
+    assert PLACEMENT_GROUP_PARTITION not in silent.new_nodes[0].requirements
+
+
+def test_a_claim_for_reserved_capacity_names_its_reservations() -> None:
+    kind = instance_type("m5.large", offerings=[reserved("cr-1", 1), offering(A, price=0.1)])
+    pods = tuple(pod(f"web-{n}", cpu="1500m") for n in range(2))
+
+    plan = solved(Problem(pods=pods, types=(kind,), nodepools=(nodepool(),)))
+
+    named = [
+        sorted(node.requirements[CAPACITY_RESERVATION_ID].values)
+        for node in plan.new_nodes
+        if CAPACITY_RESERVATION_ID in node.requirements
+    ]
+    assert len(plan.new_nodes) == 2
+    assert named == [["cr-1"]]

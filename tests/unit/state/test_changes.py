@@ -59,7 +59,7 @@ async def test_only_what_a_decision_could_depend_on_counts(
     before, heard = cluster.stamp.value, []
     cluster.stamp.listen(lambda: heard.append(True))
 
-    await client.patch(kind, name, change, "shop" if kind.namespaced else "")
+    await client.edit(kind, name, change, "shop" if kind.namespaced else "")
 
     assert (cluster.stamp.value > before) == counts
     assert bool(heard) == counts
@@ -91,9 +91,9 @@ async def test_the_last_pod_event_is_when_a_pod_came_or_went() -> None:
     first = cluster.pod_events.last(known)
     assert first is not None
     assert first.isoformat() == "2025-12-31T00:00:00+00:00"
-    await client.patch(PODS, "b", {"metadata": {"labels": {"a": "b"}}}, "shop")
+    await client.edit(PODS, "b", {"metadata": {"labels": {"a": "b"}}}, "shop")
     assert cluster.pod_events.last(known) == first
-    await client.patch(PODS, "b", {"status": {"phase": "Succeeded"}}, "shop")
+    await client.edit(PODS, "b", {"status": {"phase": "Succeeded"}}, "shop")
     assert cluster.pod_events.last(known) == clock.now()
 
     assert heard == ["n1", "n1"]
@@ -133,7 +133,7 @@ async def test_a_member_is_described_for_a_decision() -> None:
 async def test_a_node_that_is_looked_at_again_is_shown_as_if_it_stayed() -> None:
     client, cluster = scene()
     taint = {"spec": {"taints": [{"key": names.DISRUPTED_TAINT.key, "effect": "NoSchedule"}]}}
-    await client.patch(NODES, "n1", taint)
+    await client.edit(NODES, "n1", taint)
     client.store(NODES, node("n2"))
     cluster.nominations.promise(["uid-a"], "n2", 60.0)
 

@@ -215,3 +215,21 @@ async def test_all_informers_must_have_listed_before_the_cluster_is_known() -> N
     assert not early
     assert world.informers.is_synced
     assert len(world.informers.all) == 15
+
+
+def test_limits_count_what_is_on_its_way_out_until_it_is_gone() -> None:
+    world = cluster()
+    put(world, stored_pool(), stored_class())
+    put(world, claim("going", provider_id="p1", capacity={"cpu": "2"}, metadata=STAMP))
+    put(world, claim("marked", provider_id="p2", capacity={"cpu": "2"}))
+    put(world, claim("chosen", provider_id="p3", capacity={"cpu": "2"}))
+    put(world, claim("tainted", provider_id="p4", capacity={"cpu": "2"}))
+    taint = {"key": names.DISRUPTED_TAINT.key, "effect": "NoSchedule"}
+    put(world, node("n4", "p4", OURS, taints=[taint]))
+    world.mark_leaving(["marked"])
+    world.removals.reserve(["chosen"])
+
+    used = world.used({"default": catalogue()})["default"]
+
+    assert used["nodes"] == 4
+    assert used[CPU] == 2000 * 3 + 4000

@@ -56,18 +56,26 @@ def _made(kind: type[Any], manifest: dict[str, Any]) -> Any:
     return msgspec.convert(manifest, kind, strict=False)
 
 
-def pod(name: str, node: str = "", *, phase: str = "Pending", **parts: Any) -> Pod:
+def pod(
+    name: str,
+    node: str = "",
+    *,
+    phase: str = "Pending",
+    metadata: Any = None,
+    conditions: Any = (),
+    **parts: Any,
+) -> Pod:
     """A pod of half a core."""
     made: Pod = _made(
         Pod,
         {
-            "metadata": {"name": name, "namespace": "shop", "uid": f"uid-{name}"},
+            "metadata": {"name": name, "namespace": "shop", "uid": f"uid-{name}", **(metadata or {})},
             "spec": {
                 "nodeName": node,
                 "containers": [{"name": "c", "resources": {"requests": {"cpu": "500m"}}}],
                 **parts,
             },
-            "status": {"phase": phase},
+            "status": {"phase": phase, "conditions": list(conditions)},
         },
     )
     return made

@@ -140,6 +140,10 @@ class Node:
         """Return the node of an object's field or of a mapping's value; none where nothing is said of it."""
         return self.properties.get(key) or self.additional
 
+    def knows(self, key: str) -> bool:
+        """Return whether pruning leaves a field or a key of that name in an object."""
+        return key in self.properties or self.has_additional or self.preserve_unknown
+
 
 def compile_schema(schema: Mapping[str, Any]) -> Node:
     """Return the tree of a definition's ``openAPIV3Schema``.

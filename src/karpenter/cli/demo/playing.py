@@ -23,6 +23,7 @@ from karpenter.cli.demo.screen import Screen
 from karpenter.cli.demo.story import Stage, Story
 from karpenter.cli.demo.telling import Line
 from karpenter.cli.main import INTERRUPTED
+from karpenter.cli.program import program
 from karpenter.cli.stack import until_told
 from karpenter.sandbox.stack.errors import CallError, StackError, StoppedError
 from karpenter.sandbox.stack.home import Home, default_root
@@ -64,7 +65,8 @@ def command(ctx: click.Context, *, yes: bool, speed: float, replicas: int) -> No
     begun = time.monotonic()
     with until_told() as told, _stage(told, lambda words: screen.line(Line(words))) as stack:
         try:
-            record, _ = stack.up(Options(speed=speed, replicas=replicas), owned=True)
+            # A demo that was killed may have left its cluster behind.
+            record = stack.up(Options(speed=speed, replicas=replicas), owned=True, fresh=True).record
             screen.text(_head(stack, record, time.monotonic() - begun))
             stage = Stage(
                 stack.kube(),
@@ -85,7 +87,9 @@ def command(ctx: click.Context, *, yes: bool, speed: float, replicas: int) -> No
         finally:
             screen.text("ending all processes ...")
     screen.text("all processes have ended and no port is open. Next:")
-    screen.text("  karpenter sandbox up --default-pool    # one that stays, for your own manifests")
+    screen.text(
+        f"  {program(anew=True)} sandbox up --default-pool    # one that stays, for your own manifests"
+    )
 
 
 @contextlib.contextmanager
@@ -128,7 +132,7 @@ def _hand_over(stage: Stage, stack: Stack) -> None:
     screen.text(f"  export KUBECONFIG={stack.home.kubeconfig}")
     screen.text("  kubectl scale -n other deployment/inflate --replicas 20")
     screen.text("  kubectl get nodes -L node.kubernetes.io/instance-type")
-    screen.text(f"  karpenter sandbox status --name {stack.home.name}")
+    screen.text(f"  {program(anew=True)} sandbox status --name {stack.home.name}")
     screen.text("Ctrl-C here ends it and leaves nothing behind.")
     screen.text()
     with contextlib.suppress(StoppedError):
@@ -136,5 +140,6 @@ def _hand_over(stage: Stage, stack: Stack) -> None:
         while True:
             with contextlib.suppress(CallError):
                 stage.wait(lambda _: False, 3600.0)
-            screen.line(Line("the API does not answer", f"karpenter sandbox up --name {stack.home.name}"))
+            again = f"{program(anew=True)} sandbox up --name {stack.home.name}"
+            screen.line(Line("the API does not answer", again))
             stage.pause(_RETRY_S)

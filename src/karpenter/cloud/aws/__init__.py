@@ -15,8 +15,9 @@
 ``addresses``         which subnet of each zone a launch goes into
 ``fleet``             one CreateFleet request and what its answer means
 ``journal``           launches written down before they happen
-``launching``         one instance for each claim, and never two
+``launching``         one instance for each claim, and never two; ``lots``: claims that share a launch
 ``instances``         instances: found, looked up in batches, terminated, tagged
+``machines``          an instance as the node that it is or will be
 ``provider``          the ``CloudProvider`` made of all these
 ``discovery``         what selectors find: ``subnets``, ``securitygroups``, ``reservations``, ``placementgroups``
 ``profiles``          instance profiles for a node class's role

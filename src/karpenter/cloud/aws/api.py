@@ -2,19 +2,19 @@
 """The one seam to AWS: a call by service, operation and parameters, and the pages of a listing.
 
 Everything else in ``cloud.aws`` takes an ``Aws`` and never sees boto. Only calls of the table ``CALLS`` go through.
-``BotoAws`` runs boto3 in a small thread pool per service, so that a slow service holds up no other. It keeps to our
-own request limits, retries throttles, AWS' own failures and broken connections until a deadline (a call that changes
-something only if it may be sent twice), asks the fence right before each changing call goes out, and turns whatever
-boto raises into an ``AwsError`` (AWS answered) or an ``AwsUnreachableError`` (nobody knows, or nothing was sent).
+``BotoAws`` runs boto3 in small thread pools, one per service for questions and one for changes, so that a slow service
+holds up no other and slow questions hold up no change. It keeps to our own request limits, retries throttles, AWS' own
+failures and broken connections until a deadline (a call that changes something only if it may be sent twice), asks the
+fence right before each changing call goes out, and turns whatever boto raises into an ``AwsError`` (AWS answered) or an
+``AwsUnreachableError`` (the outcome is unknown, or nothing was sent).
 
-Endpoints, region and credentials come from where boto3 finds them: AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_<SERVICE>,
-profiles, web identity; of these only AWS_REGION is read here.
+Endpoints and credentials come from where boto3 finds them: AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_<SERVICE>, profiles, web
+identity; the region is that of ``cloud.aws.region``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
@@ -30,6 +30,7 @@ from karpenter.cloud.aws import codes
 from karpenter.cloud.aws.calls import CALLS, Call, Limit, Repeat
 from karpenter.cloud.aws.descriptions import described_session
 from karpenter.cloud.aws.ratelimit import Bucket, buckets
+from karpenter.cloud.aws.region import configured_region
 from karpenter.cloud.aws.threads import Threads
 from karpenter.errors import KarpenterError
 from karpenter.kit.backoff import BackoffPolicy
@@ -75,6 +76,11 @@ class AwsError(KarpenterError):
         self.text = text
         self.status = status
         self.request_id = request_id
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether AWS will give the same answer again: it is neither busy nor in trouble itself."""
+        return self.status < 500 and self.cause.kind not in {codes.Kind.THROTTLE, codes.Kind.INTERNAL}
 
 
 class AwsUnreachableError(KarpenterError):
@@ -160,7 +166,7 @@ class BotoAws:
         """Makes a client that connects to nothing yet.
 
         Args:
-            region: The region; by default where boto3 finds one.
+            region: The region; by default the configured one. ``find_region`` also asks this instance for its region.
             clock: Where time and waiting come from.
             limits: Request limits; by default a little below the published ones.
             deadline_s: How long a call is tried, from when it first goes out.
@@ -172,13 +178,15 @@ class BotoAws:
             AwsUnreachableError: No region is configured.
         """
         self._clock = clock or SystemClock()
-        # EKS gives pods AWS_REGION, which every SDK reads but boto3.
-        self._session = boto3.session.Session(
-            botocore_session=described_session(), region_name=region or os.environ.get("AWS_REGION") or None
-        )
-        self._region = self._session.region_name or ""
+        self._region = configured_region(region)
         if not self._region:
-            raise AwsUnreachableError("aws", "connect", "no region is configured", hint="set AWS_REGION")
+            raise AwsUnreachableError(
+                "aws",
+                "connect",
+                "no region is configured and the instance metadata service (IMDS) names none",
+                hint="set AWS_REGION, or let the pod reach IMDS (a hop limit of 2 or more, or hostNetwork)",
+            )
+        self._session = boto3.session.Session(botocore_session=described_session(), region_name=self._region)
         self._limits = limits if limits is not None else buckets(self._clock)
         self._deadline_s = deadline_s
         self._backoff = backoff
@@ -251,11 +259,12 @@ class BotoAws:
         )
 
     async def _send(self, known: Call, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        pool = self._pools.get(known.service)
+        # Changes have threads of their own: questions that are answered late must not keep launches waiting in line.
+        name = f"aws-{known.service}{'-changes' if known.mutating else ''}"
+        pool = self._pools.get(name)
         if pool is None:
-            workers = _MAX_WORKERS.get(known.service, _FEW_WORKERS)
-            pool = Threads(workers, f"aws-{known.service}")
-            self._pools[known.service] = pool
+            pool = Threads(_MAX_WORKERS.get(known.service, _FEW_WORKERS), name)
+            self._pools[name] = pool
         return await asyncio.get_running_loop().run_in_executor(pool, self._send_now, known, parameters)
 
     def _send_now(self, known: Call, parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -377,7 +386,7 @@ def _unreachable_hint(error: botocore.exceptions.BotoCoreError, service: str, re
             "give the controller credentials: EKS Pod Identity, an IAM role for its service account,"
             " or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )
-    if isinstance(error, _CONNECTION_ERRORS):
+    if isinstance(error, (*_CONNECTION_ERRORS, botocore.exceptions.ConnectionError)):
         return (
             f"check that {service} can be reached in region {region}: a region that does not exist,"
             " AWS_ENDPOINT_URL, a missing VPC endpoint or a proxy are the usual causes"

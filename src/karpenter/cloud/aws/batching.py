@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from karpenter.kit.batching import BatchWindow
 from karpenter.kit.clock import Clock
 
-__all__ = ["Batcher", "chunks"]
+__all__ = ["Batcher", "OnBatch", "chunks"]
+
+# Is told name and size of a batch, and for how many seconds it was gathered.
+OnBatch: TypeAlias = Callable[[str, int, float], None]
 
 _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V")
@@ -34,7 +37,7 @@ class Batcher(Generic[_K, _V]):
         idle_s: float,
         max_s: float,
         max_items: int,
-        on_batch: Callable[[int], None] = lambda _: None,
+        on_batch: Callable[[int, float], None] = lambda _size, _seconds: None,
     ) -> None:
         """Makes a batcher that does nothing yet.
 
@@ -44,8 +47,10 @@ class Batcher(Generic[_K, _V]):
             idle_s: How long without a new key closes the window.
             max_s: How long the window is open at most.
             max_items: How many keys one call takes.
-            on_batch: Is told the size of each call.
+            on_batch: Is told the size of each call, and for how long it was gathered.
         """
+        self._clock = clock
+        self._opened_at = 0.0
         self._answer = answer
         self._max_items = max_items
         self._on_batch = on_batch
@@ -63,6 +68,8 @@ class Batcher(Generic[_K, _V]):
             # Nobody may be left to hear of a failure; that is no reason to complain of it.
             waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._waiting[key] = waiting
+            if not self._window.pending:
+                self._opened_at = self._clock.monotonic()
             self._window.trigger(key)
             if not self._is_collecting:
                 self._is_collecting = True
@@ -93,17 +100,18 @@ class Batcher(Generic[_K, _V]):
         try:
             while self._window.pending:
                 keys = await self._window.wait()
+                gathered_s = self._clock.monotonic() - self._opened_at
                 # In the order in which they were asked; a set has none.
                 asked = {key: self._waiting[key] for key in tuple(self._waiting) if key in keys}
                 for key in asked:
                     del self._waiting[key]
                 for part in chunks(tuple(asked), self._max_items):
+                    self._on_batch(len(part), gathered_s)
                     self._start(self._run({key: asked[key] for key in part}))
         finally:
             self._is_collecting = False
 
     async def _run(self, asked: Mapping[_K, asyncio.Future[_V | None]]) -> None:
-        self._on_batch(len(asked))
         self._asked.update(asked)
         try:
             answers = await self._answer(tuple(asked))

@@ -20,6 +20,7 @@ from karpenter.cloud.aws.amis.images import ami_for
 from karpenter.cloud.aws.blockdevices import block_device_mappings
 from karpenter.cloud.aws.choice import Choice
 from karpenter.cloud.aws.instancetypes.compatibility import PlacementGroup
+from karpenter.cloud.aws.instancetypes.offerings import DEFAULT_TENANCY, TENANCIES
 from karpenter.cloud.aws.launchtemplates import LaunchSpec
 from karpenter.cloud.aws.userdata import Cluster, UserDataError, user_data
 from karpenter.cloud.errors import LaunchError, NodeClassNotReadyError
@@ -60,8 +61,8 @@ class Wish:
     def tenancies(self) -> tuple[str, ...]:
         """The tenancies that will do, shared hardware first."""
         wanted = self.requirements.get(labels.INSTANCE_TENANCY)
-        allowed = [each for each in ("default", "dedicated") if wanted is not None and wanted.has(each)]
-        return tuple(allowed) or ("default",)
+        allowed = [each for each in TENANCIES if wanted is not None and wanted.has(each)]
+        return tuple(allowed) or DEFAULT_TENANCY
 
 
 def wish_of(claim: NodeClaim, node_class: EC2NodeClass) -> Wish:

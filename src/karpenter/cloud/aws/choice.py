@@ -2,10 +2,11 @@
 """Which offerings a launch names: what meets the claim, cut down as Karpenter cuts it.
 
 From all types of a node class: those that meet the claim's requirements, have room for its requests and can be bought
-now. Then one capacity type: reserved before spot before on-demand. Then, in this order: one kind of reservation; of a
-capacity block only its cheapest offering; per type and zone the reservation with the most room; no exotic machine
-where an ordinary one will do; no spot that costs more than on-demand; the 60 cheapest types. The exotic and the dear
-are kept where the claim wants many values to choose from, and a cut that breaks that wish is a shortage, not a cut.
+now. Then, in this order: reserved capacity alone where there is any, of one kind of reservation, of a capacity block
+only its cheapest offering, per type and zone the reservation with the most room; no exotic machine where an ordinary
+one will do; no spot that costs more than the cheapest on-demand of what is left; spot if any is left, else on-demand;
+the 60 cheapest types. The exotic and the dear are kept where the claim wants many values to choose from, and a cut that
+breaks that wish is a shortage, not a cut.
 
 Pure: equal arguments give equal choices. Nothing left is an ``InsufficientCapacityError`` that says at which step.
 """
@@ -70,12 +71,16 @@ class Choice:
         capacity_type: The capacity type of every offering.
         candidates: The types, cheapest first.
         reservation_kind: default, capacity-block or interruptible; empty unless reserved.
+        tenancy: The tenancy of every offering.
+        partition: The partition of every offering; empty where none was asked for.
         is_narrow_fallback: Whether spot was allowed, on-demand was taken, and few types are left.
     """
 
     capacity_type: str
     candidates: tuple[Candidate, ...]
     reservation_kind: str = ""
+    tenancy: str = "default"
+    partition: str = ""
     is_narrow_fallback: bool = False
 
 
@@ -113,12 +118,12 @@ def choose(
         )
     buyable = _one_partition(_one_tenancy(buyable), requirements)
     wants_many = requirements.has_min_values and not min_values_relaxed
-    capacity_type = _capacity_type(buyable)
-    chosen, kind = _reserve(_of(buyable, lambda each: each.capacity_type == capacity_type))
+    chosen, kind = _reserve(buyable)
     if not wants_many:
-        chosen = _without_exotic(chosen)
-        if capacity_type == labels.SPOT:
-            chosen = _without_dear_spot(chosen, buyable)
+        # Exotic types first: the price of a type that is not chosen must not cap spot.
+        chosen = _without_dear_spot(_without_exotic(chosen))
+    capacity_type = _capacity_type(chosen)
+    chosen = _of(chosen, lambda each: each.capacity_type == capacity_type)
     cut = sorted(chosen, key=lambda each: (each.price_per_hour, each.kind.name))[:max_types]
     if wants_many:
         _check_min_values(cut, requirements)
@@ -127,6 +132,8 @@ def choose(
         capacity_type,
         tuple(cut),
         kind,
+        tenancy=_tenancy(cut[0].offerings[0]),
+        partition=_partition(cut[0].offerings[0]),
         is_narrow_fallback=allows_spot and capacity_type == labels.ON_DEMAND and len(cut) < _FEW_TYPES,
     )
 
@@ -187,8 +194,12 @@ def _capacity_type(candidates: Iterable[Candidate]) -> str:
 
 def _one_tenancy(candidates: list[Candidate]) -> list[Candidate]:
     """Keep shared hardware where it will do; dedicated hardware costs more than its price here says."""
-    shared = _of(candidates, lambda each: each.labels.get(labels.INSTANCE_TENANCY, "default") == "default")
+    shared = _of(candidates, lambda each: _tenancy(each) == "default")
     return shared or candidates
+
+
+def _tenancy(offering: Offering) -> str:
+    return offering.labels.get(labels.INSTANCE_TENANCY, "default")
 
 
 def _one_partition(candidates: list[Candidate], requirements: Requirements) -> list[Candidate]:
@@ -215,12 +226,12 @@ def _without_partition(offering: Offering) -> Offering:
 
 
 def _reserve(candidates: list[Candidate]) -> tuple[list[Candidate], str]:
-    """Settle on one kind of reservation, and per type and zone on one reservation."""
+    """Keep reserved capacity where there is any: one kind of it, and per type and zone one reservation."""
     reserved = [each for one in candidates for each in one.offerings if each.reservation_id]
     if not reserved:
         return candidates, ""
     kind = _kind(min(reserved, key=lambda each: (each.price_per_hour, _KINDS.index(_kind(each)))))
-    kept = _of(candidates, lambda each: _kind(each) == kind)
+    kept = _of(candidates, lambda each: bool(each.reservation_id) and _kind(each) == kind)
     if kind == "capacity-block":
         cheapest = min(kept, key=lambda one: (one.price_per_hour, one.kind.name))
         return [replace(cheapest, offerings=cheapest.offerings[:1])], kind
@@ -251,17 +262,18 @@ def _is_exotic(kind: InstanceType) -> bool:
     return "metal" in kind.name or any(kind.capacity.get(device, 0) for device in _EXOTIC)
 
 
-def _without_dear_spot(spot: list[Candidate], buyable: list[Candidate]) -> list[Candidate]:
+def _without_dear_spot(candidates: list[Candidate]) -> list[Candidate]:
+    """Leave out spot that costs more than the cheapest on-demand, even if no spot is left then."""
     on_demand = [
         each.price_per_hour
-        for one in buyable
+        for one in candidates
         for each in one.offerings
         if each.capacity_type == labels.ON_DEMAND
     ]
     if not on_demand:
-        return spot
+        return candidates
     most = min(on_demand)
-    return _of(spot, lambda each: each.price_per_hour <= most) or spot
+    return _of(candidates, lambda each: each.capacity_type != labels.SPOT or each.price_per_hour <= most)
 
 
 def _check_min_values(candidates: Sequence[Candidate], requirements: Requirements) -> None:

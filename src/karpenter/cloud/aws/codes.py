@@ -132,6 +132,12 @@ _NAMED: Final = (
     Cause("UnauthorizedOperation", Kind.PERMISSION, "Unauthorized"),
     Cause("AccessDenied", Kind.PERMISSION, "Unauthorized"),
     Cause("AccessDeniedException", Kind.PERMISSION, "Unauthorized"),
+    Cause(
+        "OperationNotPermitted",
+        Kind.PERMISSION,
+        "OperationNotPermitted",
+        "the instance may be protected: aws ec2 modify-instance-attribute --no-disable-api-termination",
+    ),
     Cause("OptInRequired", Kind.PERMISSION, "Unauthorized", "subscribe to the image in the AWS Marketplace"),
     Cause(
         "AuthFailure",

@@ -8,6 +8,8 @@ account, or a tag that says another cluster owns it, is told as a notice that na
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -15,9 +17,12 @@ from typing import Any, Final, TypeAlias
 from karpenter.api import labels
 from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.cloud.aws.api import Aws
+from karpenter.errors import KarpenterError
+from karpenter.kit.clock import Clock, within
 
 __all__ = [
     "Account",
+    "AccountUnknownError",
     "ClassKey",
     "Notice",
     "Owned",
@@ -34,6 +39,14 @@ ClassKey: TypeAlias = tuple[str, str, int]
 
 # How many values EC2 takes in one filter.
 _MOST_VALUES: Final = 200
+
+
+_ACCOUNT_WAIT_S: Final = 5.0
+_ACCOUNT_UNKNOWN_S: Final = 300.0
+
+
+class AccountUnknownError(KarpenterError):
+    """Nothing that can be reached names the account of our credentials."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,22 +80,61 @@ class Owned:
 
 
 class Account:
-    """Whose credentials these are; asked once, because it does not change while a process runs."""
+    """Whose credentials these are; asked once, because it does not change while a process runs.
 
-    def __init__(self, aws: Aws) -> None:
+    STS is asked first. It cannot be reached from every isolated VPC, so after a few seconds the ARN of the web identity
+    role (``AWS_ROLE_ARN``) or of the EKS cluster answers. When nothing does, that is remembered for some minutes.
+    """
+
+    def __init__(self, aws: Aws, clock: Clock, *, cluster_name: str) -> None:
         self._aws = aws
+        self._clock = clock
+        self._cluster_name = cluster_name
         self._id = ""
+        self._failed: tuple[float, KarpenterError] | None = None
 
     async def id(self) -> str:
         """Return the number of our own account.
 
         Raises:
-            AwsError: STS refuses the credentials.
-            AwsUnreachableError: STS did not answer.
+            AccountUnknownError: Neither STS, the environment nor EKS tells.
         """
+        if self._failed is not None and self._clock.monotonic() < self._failed[0]:
+            raise self._failed[1]
         if not self._id:
-            self._id = str((await self._aws.call("sts", "GetCallerIdentity"))["Account"])
+            try:
+                self._id = await self._find()
+            except AccountUnknownError as error:
+                self._failed = (self._clock.monotonic() + _ACCOUNT_UNKNOWN_S, error)
+                raise
         return self._id
+
+    async def _find(self) -> str:
+        try:
+            caller = await within(self._clock, _ACCOUNT_WAIT_S, self._aws.call("sts", "GetCallerIdentity"))
+            return str(caller["Account"])
+        except (KarpenterError, TimeoutError) as error:
+            refused: Exception = error
+        if found := _account_of(os.environ.get("AWS_ROLE_ARN", "")):
+            return found
+        with contextlib.suppress(KarpenterError, TimeoutError):
+            answer = await within(
+                self._clock,
+                _ACCOUNT_WAIT_S,
+                self._aws.call("eks", "DescribeCluster", name=self._cluster_name),
+            )
+            if found := _account_of(str(answer["cluster"].get("arn", ""))):
+                return found
+        raise AccountUnknownError(
+            f"the AWS account is not known: {refused}",
+            hint="let the controller reach STS (a VPC endpoint for sts), or EKS, which names the account too",
+        ) from refused
+
+
+def _account_of(arn: str) -> str:
+    """Return the account in an ARN such as arn:aws:iam::123456789012:role/x; empty if there is none."""
+    parts = arn.split(":")
+    return parts[4] if len(parts) > 5 and parts[4].isdigit() else ""
 
 
 def class_key(node_class: EC2NodeClass) -> ClassKey:

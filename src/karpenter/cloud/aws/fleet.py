@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from karpenter.api import labels
+from karpenter.api.base import EMPTY
 from karpenter.cloud.aws.choice import Choice
 from karpenter.cloud.aws.codes import SLR_DENIED, Cause, Kind, classify
 from karpenter.cloud.aws.unavailable import CapacityTypeOut, PoolOut, SubnetOut, Unavailable, ZoneOut
@@ -26,6 +27,7 @@ __all__ = [
     "MAX_OVERRIDES",
     "FleetAnswer",
     "FleetError",
+    "LaunchTerms",
     "Launched",
     "Override",
     "fleet_request",
@@ -59,6 +61,23 @@ class Override:
 
 
 @dataclass(frozen=True, slots=True)
+class LaunchTerms:
+    """What is known of every instance of a launch before EC2 answers, because its launch templates say so.
+
+    Attributes:
+        capacity_type: on-demand, spot or reserved.
+        reservations: Reservation by launch template name.
+        tenancy: default or dedicated.
+        partition: The partition of the placement group; empty where EC2 chooses one.
+    """
+
+    capacity_type: str
+    reservations: Mapping[str, str] = field(default=EMPTY)
+    tenancy: str = "default"
+    partition: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Launched:
     """One instance that a fleet brought, or that was found later."""
 
@@ -69,6 +88,8 @@ class Launched:
     image_id: str = ""
     subnet_id: str = ""
     reservation_id: str = ""
+    tenancy: str = "default"
+    partition: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +101,16 @@ class FleetError:
     instance_type: str = ""
     zone: str = ""
     subnet_id: str = ""
+
+    @property
+    def tells_spread_limit(self) -> bool:
+        """Whether a spread placement group has all the instances in the zone that it may have."""
+        return _SPREAD_LIMIT in self.message.lower()
+
+    @property
+    def tells_shortage(self) -> bool:
+        """Whether the offering itself is used up: no subnet's addresses, nor the limit of a spread placement group."""
+        return self.cause.kind in {Kind.CAPACITY, Kind.QUOTA} and not self.tells_spread_limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +174,9 @@ def fleet_request(
     if choice.capacity_type == labels.SPOT:
         strategy = "capacity-optimized-prioritized" if by_priority else "price-capacity-optimized"
         request["SpotOptions"] = {"AllocationStrategy": strategy}
-    elif choice.reservation_kind in {"", "default"}:
+    elif choice.reservation_kind == "interruptible":
+        request["ReservedCapacityOptions"] = {"ReservationTypes": ["interruptible-capacity-reservation"]}
+    elif choice.reservation_kind != "capacity-block":
         request["OnDemandOptions"] = {"AllocationStrategy": "prioritized" if by_priority else "lowest-price"}
     if context:
         request["Context"] = context
@@ -178,16 +211,13 @@ def _override(override: Override) -> dict[str, Any]:
     }
 
 
-def read_answer(
-    answer: Mapping[str, Any], capacity_type: str, zones: Mapping[str, str], reservations: Mapping[str, str]
-) -> FleetAnswer:
+def read_answer(answer: Mapping[str, Any], terms: LaunchTerms, zones: Mapping[str, str]) -> FleetAnswer:
     """Return what CreateFleet answered.
 
     Args:
         answer: As boto3 gives it.
-        capacity_type: What was asked for.
+        terms: What was asked for.
         zones: Zone by subnet id, for answers that name only the subnet.
-        reservations: Reservation by launch template name.
     """
     instances = []
     for group in answer.get("Instances", ()):
@@ -200,10 +230,12 @@ def read_answer(
                 instance_id,
                 group.get("InstanceType") or override.get("InstanceType", ""),
                 override.get("AvailabilityZone") or group.get("AvailabilityZone") or zones.get(subnet, ""),
-                capacity_type,
+                terms.capacity_type,
                 override.get("ImageId", ""),
                 subnet,
-                reservations.get(template, ""),
+                terms.reservations.get(template, ""),
+                terms.tenancy,
+                terms.partition,
             )
             for instance_id in group.get("InstanceIds", ())
         ]
@@ -235,10 +267,11 @@ def mark_unavailable(
     """Remember what the errors say cannot be bought; reserved capacity is counted elsewhere, not remembered."""
     for error in errors:
         if error.cause.code == SLR_DENIED:
-            unavailable.mark(CapacityTypeOut(capacity_type), error.cause.code)
+            # The role is for spot alone, whatever this launch was to buy.
+            unavailable.mark(CapacityTypeOut(labels.SPOT), error.cause.code)
         elif error.cause.kind is Kind.ADDRESSES and error.subnet_id:
             unavailable.mark(SubnetOut(error.subnet_id), error.cause.code)
-        elif group and _SPREAD_LIMIT in error.message.lower():
+        elif group and error.tells_spread_limit:
             unavailable.mark(ZoneOut(group, error.zone), error.cause.code)
         elif error.cause.is_unfulfillable and capacity_type != labels.RESERVED and error.instance_type:
             pool = PoolOut(capacity_type, error.instance_type, error.zone, group, partition)
@@ -248,10 +281,13 @@ def mark_unavailable(
 def launch_failure(errors: Sequence[FleetError], capacity_type: str) -> CloudError:
     """Return what a launch without any instance means for the claim.
 
-    Only if every error is a shortage is it a shortage. Otherwise the first other cause names the failure, because a
-    person must remove that one whatever the rest was.
+    Only if every error is a shortage is it a shortage; spot that cannot be bought for want of its service-linked role
+    is one, because on-demand can. Otherwise the first other cause names the failure, because a person must remove that
+    one whatever the rest was.
     """
-    others = [error for error in errors if not error.cause.is_unfulfillable]
+    others = [
+        error for error in errors if not error.cause.is_unfulfillable and error.cause.code != SLR_DENIED
+    ]
     if others and not any(error.cause.kind is Kind.THROTTLE for error in others):
         first = others[0]
         return LaunchError(
@@ -274,7 +310,7 @@ def launch_failure(errors: Sequence[FleetError], capacity_type: str) -> CloudErr
     )
     told = "; ".join(dict.fromkeys(f"{each.code} {each.instance_type} {each.zone}" for each in sold_out[:5]))
     more = f" and {len(sold_out) - 5} more" if len(sold_out) > 5 else ""
-    hints = [error.cause.hint for error in errors if error.cause.kind in {Kind.QUOTA, Kind.ADDRESSES}]
+    hints = [error.cause.hint for error in errors if error.cause.kind is not Kind.CAPACITY]
     return InsufficientCapacityError(
         f"EC2 had none of the {capacity_type} offerings asked for: {told or 'no cause given'}{more}",
         offerings=sold_out,

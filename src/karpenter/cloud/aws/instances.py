@@ -10,15 +10,16 @@ behind our back is noticed soon.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 from karpenter.api import labels
 from karpenter.api.base import EMPTY
 from karpenter.cloud.aws.api import Aws, AwsError
-from karpenter.cloud.aws.batching import Batcher
+from karpenter.cloud.aws.batching import Batcher, OnBatch
 from karpenter.cloud.aws.codes import is_not_found
 from karpenter.cloud.aws.fleet import CLAIM_UID_TAG, LAUNCH_TAG, Launched
 from karpenter.cloud.errors import CloudError
@@ -90,6 +91,7 @@ class Instance:
     tenancy: str = "default"
     instance_profile: str = ""
     private_dns_name: str = ""
+    addresses: frozenset[str] = frozenset()
     state_reason: str = ""
     launched_at: datetime | None = None
     tags: Mapping[str, str] = field(default=EMPTY)
@@ -123,14 +125,23 @@ def read_instance(described: Mapping[str, Any]) -> Instance:
         security_group_ids=frozenset(group["GroupId"] for group in described.get("SecurityGroups", ())),
         reservation_id=described.get("CapacityReservationId", ""),
         placement_group_id=placement.get("GroupId", ""),
-        partition="" if partition is None else str(partition),
-        tenancy=placement.get("Tenancy", "default"),
+        partition=str(partition) if partition else "",
+        tenancy=placement.get("Tenancy") or "default",
         instance_profile=profile.rpartition("/")[2],
         private_dns_name=described.get("PrivateDnsName", ""),
+        addresses=frozenset(_addresses(described)),
         state_reason=": ".join(filter(None, (reason.get("Code", ""), reason.get("Message", "")))),
         launched_at=described.get("LaunchTime"),
         tags={tag["Key"]: tag["Value"] for tag in described.get("Tags", ())},
     )
+
+
+def _addresses(described: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the private addresses of an instance, of all its interfaces."""
+    yield from filter(None, (described.get("PrivateIpAddress"), described.get("Ipv6Address")))
+    for interface in described.get("NetworkInterfaces", ()):
+        yield from (each["PrivateIpAddress"] for each in interface.get("PrivateIpAddresses", ()))
+        yield from (each["Ipv6Address"] for each in interface.get("Ipv6Addresses", ()))
 
 
 def launched_instance(launched: Launched, tags: Mapping[str, str]) -> Instance:
@@ -144,6 +155,8 @@ def launched_instance(launched: Launched, tags: Mapping[str, str]) -> Instance:
         image_id=launched.image_id,
         subnet_id=launched.subnet_id,
         reservation_id=launched.reservation_id,
+        tenancy=launched.tenancy,
+        partition=launched.partition,
         tags=tags,
     )
 
@@ -169,7 +182,7 @@ class Instances:
         clock: Clock,
         *,
         cluster_name: str,
-        on_batch: Callable[[str, int], None] = lambda _name, _size: None,
+        on_batch: OnBatch = lambda _name, _size, _seconds: None,
     ) -> None:
         """Makes no call yet.
 
@@ -177,7 +190,7 @@ class Instances:
             aws: Where instances are asked for.
             clock: Counts ages and windows.
             cluster_name: Whose instances count.
-            on_batch: Is told name and size of each batch.
+            on_batch: Is told name and size of each batch, and for how long it was gathered.
         """
         self._aws = aws
         self._cluster_name = cluster_name
@@ -189,7 +202,7 @@ class Instances:
             idle_s=0.1,
             max_s=1.0,
             max_items=_MAX_FILTER_VALUES,
-            on_batch=lambda size: on_batch("describe_instances", size),
+            on_batch=partial(on_batch, "describe_instances"),
         )
         self._searching: Batcher[str, tuple[Instance, ...]] = Batcher(
             clock,
@@ -197,15 +210,15 @@ class Instances:
             idle_s=0.035,
             max_s=1.0,
             max_items=_MAX_FILTER_VALUES,
-            on_batch=lambda size: on_batch("find_claims", size),
+            on_batch=partial(on_batch, "find_claims"),
         )
-        self._terminating: Batcher[str, bool] = Batcher(
+        self._terminating: Batcher[str, bool | AwsError] = Batcher(
             clock,
             self._terminate,
             idle_s=0.1,
             max_s=1.0,
             max_items=_MAX_TERMINATED_AT_ONCE,
-            on_batch=lambda size: on_batch("terminate_instances", size),
+            on_batch=partial(on_batch, "terminate_instances"),
         )
 
     def note(self, instance: Instance) -> None:
@@ -263,6 +276,8 @@ class Instances:
             AwsUnreachableError: There was no answer.
         """
         known = await self._terminating.ask(instance_id)
+        if isinstance(known, AwsError):
+            raise known
         self._known.delete(instance_id)
         if known:
             # It may be listed as alive for a moment, but nobody should hear so from us.
@@ -311,15 +326,15 @@ class Instances:
             found.setdefault(each.tags[CLAIM_UID_TAG], []).append(each)
         return {uid: tuple(sorted(each, key=_age)) for uid, each in found.items()}
 
-    async def _terminate(self, ids: tuple[str, ...]) -> Mapping[str, bool]:
+    async def _terminate(self, ids: tuple[str, ...]) -> Mapping[str, bool | AwsError]:
         try:
             await self._aws.call("ec2", "TerminateInstances", InstanceIds=list(ids))
         except AwsError as error:
-            if not is_not_found(error.code):
+            if not error.is_refusal:
                 raise
             if len(ids) == 1:
-                return {}
-            # One unknown id fails all of them; halves find it in few calls.
+                return {} if is_not_found(error.code) else {ids[0]: error}
+            # One that is unknown or may not be ended fails all of them; halves find it in few calls.
             middle = len(ids) // 2
             return {**await self._terminate(ids[:middle]), **await self._terminate(ids[middle:])}
         return dict.fromkeys(ids, True)

@@ -14,9 +14,11 @@ Only ``Launcher.launch`` is called from outside. It raises what a claim's caller
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -25,8 +27,8 @@ from karpenter.api import labels
 from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.cloud.aws.addresses import Addresses
-from karpenter.cloud.aws.api import Aws, AwsError
-from karpenter.cloud.aws.batching import Batcher, chunks
+from karpenter.cloud.aws.api import Aws, AwsError, AwsUnreachableError
+from karpenter.cloud.aws.batching import Batcher, OnBatch, chunks
 from karpenter.cloud.aws.blueprints import Blueprint, Wish, blueprints, owner_tags, wish_of
 from karpenter.cloud.aws.choice import Choice, choose
 from karpenter.cloud.aws.codes import Kind, is_template_missing
@@ -34,6 +36,7 @@ from karpenter.cloud.aws.fleet import (
     CLAIM_UID_TAG,
     LAUNCH_TAG,
     FleetAnswer,
+    FleetError,
     Launched,
     Override,
     fleet_request,
@@ -45,13 +48,12 @@ from karpenter.cloud.aws.fleet import (
 )
 from karpenter.cloud.aws.instances import LAG_S, Instances, launched_instance
 from karpenter.cloud.aws.instancetypes.compatibility import PlacementGroup
-from karpenter.cloud.aws.journal import LaunchIntent, LaunchJournal, subnet_zones
+from karpenter.cloud.aws.journal import LaunchIntent, LaunchJournal, problem_of, subnet_zones
 from karpenter.cloud.aws.launchtemplates import LaunchSpec, LaunchTemplates
+from karpenter.cloud.aws.lots import Order, PreparedLaunch, attempt_spent, largest_requests
 from karpenter.cloud.aws.unavailable import Unavailable
 from karpenter.cloud.aws.userdata import Cluster
 from karpenter.cloud.errors import (
-    ATTEMPT_SPENT,
-    CloudError,
     InsufficientCapacityError,
     LaunchError,
     LaunchPendingError,
@@ -60,35 +62,24 @@ from karpenter.cloud.protocol import launch_attempt
 from karpenter.kit.cache import TTLCache
 from karpenter.kit.clock import Clock
 from karpenter.model.instancetypes import InstanceType
-from karpenter.model.resources import PODS, Resources
+from karpenter.model.resources import PODS
 
-__all__ = ["MAX_BATCH", "GroupOf", "Launcher", "LauncherParts", "Order"]
+__all__ = ["MAX_BATCH", "GroupOf", "Launcher", "LauncherParts"]
 
-# How many claims share a launch at most: enough to launch a thousand within EC2's requests, few enough that a refusal
-# for want of instance tokens costs little.
+# So many launch a thousand within EC2's requests, and a refusal for want of instance tokens costs little.
 MAX_BATCH: Final = 100
 
 # How long a token is trusted to be known to EC2. AWS promises nothing for fleets; for instances it is a day.
 _REPLAY_S: Final = 600.0
+_CLOCKS_DIFFER: Final = timedelta(minutes=1)
 _LOOK_AGAIN_S: Final = 5.0
-# How long an answer is remembered. A claim without a machine is asked for again within minutes; one that was not asked
-# for in a day is gone.
+# A claim without a machine is asked for again within minutes; one that was not asked for in a day is gone.
 _REMEMBERED_S: Final = 24 * 3600.0
 _MOST_REMEMBERED: Final = 200_000
 _TIDY_EVERY_S: Final = 600.0
 
 TypesOf: TypeAlias = Callable[[EC2NodeClass, tuple[str, ...]], Sequence[InstanceType]]
 GroupOf: TypeAlias = Callable[[EC2NodeClass], PlacementGroup | None]
-
-
-@dataclass(frozen=True)
-class Order:
-    """One claim's place in a batch; its name only ends up in a tag."""
-
-    wish: Wish
-    uid: str
-    attempt: int
-    claim_name: str = field(compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +101,8 @@ class LauncherParts:
         reservation_used: Is told of each instance launched into a reservation, and of one found full.
         warn: Is told what a person may want to know.
         template_created: Is told of each launch template that a launch needed and did not find.
+        offerings_failed: Is told of the offerings that a launch failed for, and their capacity type.
+        on_batch: Is told name and size of each batch, and for how long it was gathered.
     """
 
     aws: Aws
@@ -126,27 +119,8 @@ class LauncherParts:
     reservation_used: Callable[[str, bool], None] = lambda _id, _is_full: None
     warn: Callable[[str], None] = lambda _: None
     template_created: Callable[[str, LaunchSpec], None] = lambda _name, _spec: None
-
-
-@dataclass(frozen=True)
-class _Prepared:
-    """A launch that is ready to be sent."""
-
-    choice: Choice
-    plans: tuple[Blueprint, ...]
-    names: tuple[str, ...]
-    request: Mapping[str, Any]
-    subnet_ids: tuple[str, ...]
-    addresses: int
-    group: PlacementGroup | None
-
-    @property
-    def reservations(self) -> dict[str, str]:
-        return {
-            name: plan.spec.reservation_id
-            for name, plan in zip(self.names, self.plans, strict=True)
-            if plan.spec.reservation_id
-        }
+    offerings_failed: Callable[[Sequence[FleetError], str], None] = lambda _errors, _capacity_type: None
+    on_batch: OnBatch = lambda _name, _size, _seconds: None
 
 
 class Launcher:
@@ -154,8 +128,9 @@ class Launcher:
 
     def __init__(self, parts: LauncherParts) -> None:
         self.parts = parts
+        on_batch = partial(parts.on_batch, "create_fleet")
         self._batcher: Batcher[Order, Launched | Exception] = Batcher(
-            parts.clock, self._run, idle_s=0.035, max_s=1.0, max_items=1000
+            parts.clock, self._run, idle_s=0.035, max_s=1.0, max_items=1000, on_batch=on_batch
         )
         # By UID and attempt: the instance, or None for an attempt that was answered without one.
         self._answered: TTLCache[tuple[str, int], Launched | None] = TTLCache(
@@ -171,8 +146,8 @@ class Launcher:
         self._refused_since: TTLCache[str, float] = TTLCache(parts.clock, ttl_s=10 * LAG_S, max_size=10_000)
         self._tidied_at = parts.clock.monotonic()
         self._loading = asyncio.Lock()
-        self._is_loaded = False
-        self._resolving = asyncio.Lock()
+        self._loaded_at: datetime | None = None
+        self._resolving: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def launch(self, claim: NodeClaim, node_class: EC2NodeClass) -> Launched:
         """Return the instance of a claim, launched now or at an earlier call for the same attempt.
@@ -192,11 +167,11 @@ class Launcher:
         )
         member = (order.uid, order.attempt)
         for intent in [each for each in self._open.values() if member in each.members]:
-            await self._resolve(intent)
+            await self._resolve(intent, node_class.metadata.name)
         if member in self._answered:
             known = self._answered.get(member)
             if known is None:
-                raise _spent(order)
+                raise attempt_spent(order)
             return known
         # Two batches with the same claim would be two launches: who asks again joins the first.
         flying = self._flying.get(member)
@@ -218,6 +193,16 @@ class Launcher:
         member = (claim.metadata.uid, launch_attempt(claim))
         return member in self._answered or any(member in each.members for each in self._open.values())
 
+    def is_first_to_launch(self, claim: NodeClaim) -> bool:
+        """Return whether no other process can have launched the claim: it is younger than our reading of the journal.
+
+        By the clocks of two machines, so that a minute is left for what they differ by.
+        """
+        created = claim.metadata.creation_timestamp
+        return (
+            self._loaded_at is not None and created is not None and created > self._loaded_at + _CLOCKS_DIFFER
+        )
+
     def claims_of(self, instance_id: str, tags: Mapping[str, str]) -> frozenset[str]:
         """Return the UIDs of the claims that an instance may belong to, as far as this process knows.
 
@@ -232,27 +217,40 @@ class Launcher:
 
     def forget(self) -> None:
         """Drop what is remembered of launches, so that the journal is read anew: others may have launched meanwhile."""
-        self._is_loaded = False
+        self._loaded_at = None
         self._answered.clear()
         self._open.clear()
         self._open_since.clear()
 
+    async def end_surplus(self, instance_ids: Iterable[str]) -> None:
+        """Terminate instances that no claim is waiting for; where EC2 will not, garbage collection tries again."""
+        for instance_id in instance_ids:
+            try:
+                await self.parts.instances.terminate(instance_id)
+            except (AwsError, AwsUnreachableError) as error:
+                self.parts.warn(f"instance {instance_id}, which no claim needs, is not terminated: {error}")
+
     async def close(self) -> None:
         """Give up on what has not been sent."""
         await self._batcher.close()
+        await self.parts.addresses.close()
 
     async def _load(self) -> None:
         """Read what earlier processes wrote down, once."""
         async with self._loading:
             journal = self.parts.journal
-            if self._is_loaded or journal is None:
+            if self._loaded_at is not None or journal is None:
                 return
+            began = self.parts.clock.now()
             for intent in await journal.load():
-                if intent.assigned is None:
+                problem = problem_of(intent, self.parts.cluster().name)
+                if problem:
+                    await journal.set_aside(intent.token, problem)
+                elif intent.assigned is None:
                     self._opened(intent)
                 else:
                     self._remember(intent)
-            self._is_loaded = True
+            self._loaded_at = began
 
     async def _run(self, orders: tuple[Order, ...]) -> Mapping[Order, Launched | Exception]:
         """Launch a batch: one request for all who would be sold the same, or per claim where there is no journal."""
@@ -275,7 +273,7 @@ class Launcher:
         groups: list[list[Order]] = []
         for wish, group in by_wish.items():
             named = wish.requirements.get(labels.INSTANCE_TYPE)
-            largest = _largest(group)
+            largest = largest_requests(group)
             types = self.parts.types_of(wish.node_class, wish.tenancies) if named is not None else ()
             if all(order.wish.requests == largest for order in group) or (
                 named is not None
@@ -321,13 +319,13 @@ class Launcher:
         failure = launch_failure(answer.errors, prepared.choice.capacity_type)
         return {order: launched.get(order.uid) or failure for order in lot}
 
-    async def _prepare(self, lot: Sequence[Order]) -> _Prepared:
+    async def _prepare(self, lot: Sequence[Order]) -> PreparedLaunch:
         wish, parts = lot[0].wish, self.parts
         group = parts.group_of(wish.node_class)
         choice = choose(
             parts.types_of(wish.node_class, wish.tenancies),
             wish.requirements,
-            _largest(lot),
+            largest_requests(lot),
             min_values_relaxed=wish.min_values_relaxed,
         )
         if choice.is_narrow_fallback:
@@ -348,7 +346,7 @@ class Launcher:
         except BaseException:
             parts.addresses.give_back(subnets.values(), (), addresses)
             raise
-        return _Prepared(choice, plans, tuple(names), request, tuple(subnets.values()), addresses, group)
+        return PreparedLaunch(choice, plans, tuple(names), request, tuple(subnets.values()), addresses, group)
 
     def _request(
         self,
@@ -391,14 +389,17 @@ class Launcher:
             by_priority=wish.price_overlaid,
         )
 
-    async def _intend(self, lot: Sequence[Order], prepared: _Prepared) -> LaunchIntent:
+    async def _intend(self, lot: Sequence[Order], prepared: PreparedLaunch) -> LaunchIntent:
         """Make what is about to be launched durable."""
+        terms = prepared.terms
         intent = LaunchIntent(
             token=prepared.request["ClientToken"],
             members=tuple((order.uid, order.attempt) for order in lot),
             request=dict(prepared.request),
-            capacity_type=prepared.choice.capacity_type,
-            reservations=prepared.reservations,
+            capacity_type=terms.capacity_type,
+            reservations=dict(terms.reservations),
+            tenancy=terms.tenancy,
+            partition=terms.partition,
             written_at=self.parts.clock.now(),
         )
         if self.parts.journal is not None:
@@ -420,8 +421,9 @@ class Launcher:
     def _closed(self, token: str) -> None:
         self._open.pop(token, None)
         self._open_since.pop(token, None)
+        self._resolving.pop(token, None)
 
-    async def _send(self, prepared: _Prepared) -> FleetAnswer:
+    async def _send(self, prepared: PreparedLaunch) -> FleetAnswer:
         try:
             answer = await self.parts.aws.call("ec2", "CreateFleet", **prepared.request)
         except AwsError as error:
@@ -431,23 +433,27 @@ class Launcher:
             self.parts.templates.forget(prepared.names)
             await asyncio.gather(*(self.parts.templates.ensure(plan.spec) for plan in prepared.plans))
             answer = await self.parts.aws.call("ec2", "CreateFleet", **prepared.request)
-        return read_answer(
-            answer, prepared.choice.capacity_type, subnet_zones(prepared.request), prepared.reservations
-        )
+        return read_answer(answer, prepared.terms, subnet_zones(prepared.request))
 
-    def _learn(self, answer: FleetAnswer, prepared: _Prepared) -> None:
+    def _learn(self, answer: FleetAnswer, prepared: PreparedLaunch) -> None:
         capacity_type, unavailable = prepared.choice.capacity_type, self.parts.unavailable
         group = prepared.group.id if prepared.group else ""
-        mark_unavailable(answer.errors, capacity_type, unavailable, group=group)
+        partition = prepared.choice.partition
+        mark_unavailable(answer.errors, capacity_type, unavailable, group=group, partition=partition)
+        self.parts.offerings_failed(answer.errors, capacity_type)
         if any(is_template_missing(error.cause.code) for error in answer.errors):
             self.parts.templates.forget(prepared.names)
         for launched in answer.instances:
-            unavailable.bought(capacity_type, launched.instance_type, launched.zone, group=group)
+            unavailable.bought(
+                capacity_type, launched.instance_type, launched.zone, group=group, partition=partition
+            )
             unavailable.subnet_used(launched.subnet_id)
             if launched.reservation_id:
                 self.parts.reservation_used(launched.reservation_id, False)
-        if capacity_type == labels.RESERVED and answer.errors:
-            for reservation_id in prepared.reservations.values():
+        if capacity_type == labels.RESERVED:
+            for reservation_id in {
+                prepared.reservation_of(error) for error in answer.errors if error.tells_shortage
+            } - {""}:
                 self.parts.reservation_used(reservation_id, True)
 
     async def _settle(self, intent: LaunchIntent, found: Sequence[Launched]) -> Mapping[str, Launched]:
@@ -463,8 +469,7 @@ class Launcher:
         for uid, launched in (settled.assigned or {}).items():
             tags = instance_tags(intent.request) | {CLAIM_UID_TAG: uid}
             self.parts.instances.note(launched_instance(launched, tags))
-        for surplus in found[len(intent.members) :]:
-            await self.parts.instances.terminate(surplus.instance_id)
+        await self.end_surplus(each.instance_id for each in found[len(intent.members) :])
         return settled.assigned or {}
 
     def _remember(self, intent: LaunchIntent) -> None:
@@ -488,7 +493,7 @@ class Launcher:
             self._closed(each.token)
 
     async def _look_for(
-        self, lot: tuple[Order, ...], prepared: _Prepared
+        self, lot: tuple[Order, ...], prepared: PreparedLaunch
     ) -> Mapping[Order, Launched | Exception]:
         """Find what an earlier launch with this token brought; its request differed, so it cannot be repeated."""
         token = prepared.request["ClientToken"]
@@ -505,12 +510,17 @@ class Launcher:
             )
         intent = self._open.get(token) or await self._intend(lot, prepared)
         launched = await self._settle(intent, found)
-        return {order: launched.get(order.uid) or _spent(order) for order in lot}
+        return {order: launched.get(order.uid) or attempt_spent(order) for order in lot}
 
-    async def _resolve(self, intent: LaunchIntent) -> None:
+    async def _resolve(self, intent: LaunchIntent, node_class: str) -> None:
         """Find out what became of an intent that an earlier process, or a lost answer, left open."""
-        async with self._resolving:
+        async with self._resolving[intent.token]:
             if intent.token not in self._open:
+                return
+            problem = problem_of(intent, self.parts.cluster().name, node_class)
+            if problem and self.parts.journal is not None:
+                await self.parts.journal.set_aside(intent.token, problem)
+                self._closed(intent.token)
                 return
             age_s = (self.parts.clock.now() - intent.written_at).total_seconds()
             found = await self._replayed(intent) if age_s <= _REPLAY_S else None
@@ -530,8 +540,7 @@ class Launcher:
             answer = await self.parts.aws.call("ec2", "CreateFleet", **intent.request)
         except AwsError:
             return None
-        zones = subnet_zones(intent.request)
-        return read_answer(answer, intent.capacity_type, zones, intent.reservations).instances
+        return read_answer(answer, intent.terms, subnet_zones(intent.request)).instances
 
     async def _found(self, token: str) -> Sequence[Launched]:
         return [
@@ -543,22 +552,8 @@ class Launcher:
                 each.image_id,
                 each.subnet_id,
                 each.reservation_id,
+                each.tenancy,
+                each.partition,
             )
             for each in await self.parts.instances.of_launch(token)
         ]
-
-
-def _largest(orders: Iterable[Order]) -> Resources:
-    """Return what suffices for the pods of any of the orders."""
-    largest = Resources()
-    for order in orders:
-        largest = largest.largest(order.wish.requests)
-    return largest
-
-
-def _spent(order: Order) -> CloudError:
-    return LaunchError(
-        f"attempt {order.attempt} to launch {order.claim_name} was answered without an instance",
-        reason=ATTEMPT_SPENT,
-        hint="write the next attempt to the claim (karpenter.cloud.protocol.next_attempt), then launch again",
-    )

@@ -47,8 +47,8 @@ class LaunchSpec:
         metadata: How instances reach the metadata service.
         detailed_monitoring: Whether metrics come every minute.
         public_ip: Whether instances get public addresses; None leaves it to the subnet.
-        ip_prefix_count: Address prefixes of the primary interface.
-        ipv6: Whether the primary interface gets an IPv6 address that stays.
+        ip_prefix_count: Address prefixes of each interface.
+        ipv6: Whether each interface gets an IPv6 address that stays.
         efa_count: EFA devices, one per network card.
         network_interfaces: Interfaces that the node class asks for; they take the place of ``efa_count``.
         connection_tracking: How long idle connections are remembered.
@@ -142,8 +142,10 @@ def _interface(spec: LaunchSpec, card: int, device: int, kind: str) -> dict[str,
         "Groups": list(spec.security_group_ids),
         "DeleteOnTermination": True,
     }
+    if kind == "efa-only":
+        return made  # it has no address, and EC2 refuses whatever is about addresses
     tracking = spec.connection_tracking
-    if tracking is not None and kind != "efa-only":
+    if tracking is not None:
         limits = {
             "TcpEstablishedTimeout": tracking.tcp_established_timeout,
             "UdpStreamTimeout": tracking.udp_stream_timeout,
@@ -152,8 +154,6 @@ def _interface(spec: LaunchSpec, card: int, device: int, kind: str) -> dict[str,
         made["ConnectionTrackingSpecification"] = {
             name: seconds for name, seconds in limits.items() if seconds is not None
         }
-    if (card, device) != (0, 0):
-        return made
     if spec.public_ip is not None:
         made["AssociatePublicIpAddress"] = spec.public_ip
     if spec.ip_prefix_count is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instance profiles: made for node classes that name a role, looked up for those that name a profile.
+"""Instance profiles: made for node classes that name a role; a profile that a node class names is taken as it is.
 
 The name of a profile follows from cluster, region, node class (name and UID) and role. So a process that dies after
 making one finds it again, another role gets another profile while nodes of the old one live on, and two clusters never
@@ -8,17 +8,21 @@ than an hour is never swept, since a launch that is under way may name it before
 follow those of the class, unless somebody took away the tags that make it ours: then nobody lets us write any.
 
 A role that does not exist is remembered for a minute: IAM's limits are low, and nothing changes by asking at once.
+
+IAM has no VPC endpoint in most regions, so a node class with ``spec.instanceProfile`` never causes a call to it; EC2
+judges the name when it is asked for a dry run or a launch.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from karpenter.api import labels
 from karpenter.api.ec2nodeclass import EC2NodeClass
+from karpenter.api.nodeclaim import NodeClaim
 from karpenter.cloud.aws.api import Aws, AwsError
 from karpenter.cloud.aws.codes import is_already_there, is_not_found
 from karpenter.errors import KarpenterError
@@ -27,10 +31,10 @@ from karpenter.kit.clock import Clock
 
 __all__ = [
     "SWEEP_EVERY_S",
-    "InstanceProfileNotFoundError",
     "InstanceProfiles",
     "RoleNotFoundError",
     "profile_name",
+    "profiles_in_use",
 ]
 
 SWEEP_EVERY_S: Final = 1800.0
@@ -39,10 +43,6 @@ _KNOWN_S: Final = 900.0
 _MISSING_ROLE_S: Final = 60.0
 _PROTECTED: Final = timedelta(hours=1)
 _MOST: Final = 5000
-
-
-class InstanceProfileNotFoundError(KarpenterError):
-    """The node class names an instance profile that does not exist."""
 
 
 class RoleNotFoundError(KarpenterError):
@@ -56,6 +56,15 @@ def profile_name(cluster_name: str, region: str, node_class: EC2NodeClass) -> st
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     # IAM takes 128 characters; no part of a long name may push the digest out.
     return f"{cluster_name[:100]}_{int.from_bytes(digest, 'big')}"
+
+
+def profiles_in_use(node_classes: Iterable[EC2NodeClass], claims: Iterable[NodeClaim]) -> frozenset[str]:
+    """Return every instance profile that a node class or a claim names."""
+    named = [
+        name for each in node_classes for name in (each.status.instance_profile, each.spec.instance_profile)
+    ]
+    named += [claim.metadata.annotations.get(labels.INSTANCE_PROFILE_NAME, "") for claim in claims]
+    return frozenset(filter(None, named))
 
 
 class InstanceProfiles:
@@ -73,23 +82,10 @@ class InstanceProfiles:
 
         Raises:
             RoleNotFoundError: ``spec.role`` does not exist.
-            InstanceProfileNotFoundError: ``spec.instanceProfile`` does not exist.
             AwsError: IAM refuses.
             AwsUnreachableError: IAM did not answer.
         """
-        if node_class.spec.instance_profile:
-            return await self._look_up(node_class.spec.instance_profile)
-        return await self._ensure(node_class)
-
-    async def _look_up(self, name: str) -> str:
-        if name not in self._known:
-            if await self._get(name) is None:
-                raise InstanceProfileNotFoundError(
-                    f"spec.instanceProfile: no instance profile is called {name}",
-                    hint="check its name (without path) and account, make it, or name a role in spec.role",
-                )
-            self._known.set(name, "")
-        return name
+        return node_class.spec.instance_profile or await self._ensure(node_class)
 
     async def _ensure(self, node_class: EC2NodeClass) -> str:
         name = profile_name(self._cluster_name, self._aws.region, node_class)

@@ -9,26 +9,35 @@ whether a claim has its machine already, and how what EC2 says becomes a machine
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, TypedDict, Unpack
 
 from karpenter.api import conditions, labels
+from karpenter.api.core import Node
 from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.api.nodepool import NodePool
 from karpenter.cloud.aws.addresses import Addresses
-from karpenter.cloud.aws.api import Aws, AwsError, BotoAws, CallRecord
+from karpenter.cloud.aws.api import Aws, AwsError, AwsUnreachableError, BotoAws, CallRecord
+from karpenter.cloud.aws.batching import OnBatch
 from karpenter.cloud.aws.codes import Kind
 from karpenter.cloud.aws.drift import Drift
-from karpenter.cloud.aws.fleet import CLAIM_UID_TAG
+from karpenter.cloud.aws.fleet import CLAIM_UID_TAG, FleetError
 from karpenter.cloud.aws.instances import Instance, Instances, launched_instance, parse_provider_id
+from karpenter.cloud.aws.instancetypes.offerings import DEFAULT_TENANCY, TENANCIES
 from karpenter.cloud.aws.instancetypes.provider import InstanceTypes
 from karpenter.cloud.aws.instancetypes.sizes import SizeSettings
 from karpenter.cloud.aws.journal import LaunchJournal
 from karpenter.cloud.aws.launching import GroupOf, Launcher, LauncherParts
 from karpenter.cloud.aws.launchtemplates import LaunchSpec, LaunchTemplates
+from karpenter.cloud.aws.machines import machine_annotations, machine_labels, machine_resources
+from karpenter.cloud.aws.nodeclass.checks import tag_problem
+from karpenter.cloud.aws.nodeclass.problems import denied
+from karpenter.cloud.aws.nodenames import is_known, node_mismatch
 from karpenter.cloud.aws.pricing import Prices
+from karpenter.cloud.aws.region import find_region
 from karpenter.cloud.aws.unavailable import Unavailable
 from karpenter.cloud.aws.userdata import Cluster
 from karpenter.cloud.errors import (
@@ -37,12 +46,14 @@ from karpenter.cloud.errors import (
     LaunchPendingError,
     NodeClaimNotFoundError,
     NodeClassNotReadyError,
+    TerminationRefusedError,
 )
 from karpenter.cloud.protocol import Machine, NodeClassReadiness, RepairPolicy
-from karpenter.kit.clock import Clock, SystemClock
+from karpenter.kit.cache import TTLCache
+from karpenter.kit.clock import Clock, SystemClock, within
+from karpenter.kit.lookups import Lookups
 from karpenter.model.instancetypes import InstanceType
 from karpenter.model.requirements import Requirements
-from karpenter.model.resources import Resources
 
 __all__ = ["AwsProvider", "AwsSettings", "DriftCheck", "Hooks", "connect", "describe_cluster", "name_tags"]
 
@@ -58,6 +69,14 @@ _REPAIR_POLICIES: Final = (
     RepairPolicy("ContainerRuntimeReady", "False", 1800.0),
 )
 
+# How long the start waits for what it can do without: the price list, and EKS where the endpoint is configured.
+_START_WAIT_S: Final = 5.0
+# How long an answer of EC2 is waited for that is good to have and not needed. It takes a tenth of a second when all is
+# well, and a look-up is batched for up to a second.
+_PATIENCE_S: Final = 5.0
+
+# Longer than a node may take to join.
+_NAMED_S: Final = 3600.0
 # What EC2 may refuse a whole launch for that only a person can mend.
 _FOR_PEOPLE: Final = frozenset(
     {
@@ -79,7 +98,7 @@ class AwsSettings:
 
     Attributes:
         cluster_name: Name of the cluster in EKS, and in every tag.
-        region: The region; by default where boto3 finds one.
+        region: The region; by default the configured one, else that of this EC2 instance.
         cluster_endpoint: Address of the API server; by default what EKS says.
         cluster_ca_bundle: Certificate authority in base64; by default what EKS says.
         cluster_dns_ip: Address of the cluster's DNS service.
@@ -114,6 +133,7 @@ class AwsProvider:
         prices: Prices,
         group_of: GroupOf,
         drift: DriftCheck,
+        pods_name_tenancy: Callable[[], bool] = lambda: False,
     ) -> None:
         """Takes its parts; ``connect`` makes them.
 
@@ -124,6 +144,7 @@ class AwsProvider:
             prices: Knows for how much.
             group_of: Gives the placement group of a node class.
             drift: Says why an instance no longer equals its node class.
+            pods_name_tenancy: Tells whether any pod says which tenancy it wants.
         """
         self.instances = instances
         self.launcher = launcher
@@ -131,6 +152,11 @@ class AwsProvider:
         self.prices = prices
         self._group_of = group_of
         self._drift = drift
+        self._pods_name_tenancy = pods_name_tenancy
+        self._named: TTLCache[str, Instance] = TTLCache(launcher.parts.clock, ttl_s=_NAMED_S, max_size=20_000)
+        clock = launcher.parts.clock
+        self._looking: Lookups[str, Instance | None] = Lookups(clock, self._look)
+        self._looking_before: Lookups[str, tuple[Instance, ...]] = Lookups(clock, instances.of_claim)
 
     @property
     def parts(self) -> LauncherParts:
@@ -151,6 +177,12 @@ class AwsProvider:
         ready = self.readiness(node_class)
         if not ready.ready:
             raise NodeClassNotReadyError(node_class.metadata.name, ready.reason, ready.message)
+        # Its conditions may be from before the rule; tags of ours with the user's values would mislead us later.
+        problem = tag_problem(node_class)
+        if problem is not None:
+            raise NodeClassNotReadyError(
+                node_class.metadata.name, problem.reason, problem.message, hint=problem.hint
+            )
         if not claim.metadata.uid:
             raise LaunchError(f"claim {claim.metadata.name} has no UID, which a launch is told apart by")
         # What the journal knows is settled there, or the journal would keep it open for ever.
@@ -170,10 +202,28 @@ class AwsProvider:
 
     async def _adopt(self, claim: NodeClaim) -> Instance | None:
         """Return the instance that a claim has already, and end any others that it has."""
-        found = await self.instances.of_claim(claim.metadata.uid)
-        for surplus in found[1:]:
-            await self.instances.terminate(surplus.id)
+        found = await self._launched_before(claim)
+        await self.launcher.end_surplus(each.id for each in found[1:])
         return found[0] if found else None
+
+    async def _launched_before(self, claim: NodeClaim) -> Sequence[Instance]:
+        """Return the living instances of a claim that the journal does not know.
+
+        With a journal this only guards against one that lost something, so it is not asked for a claim that nobody can
+        have launched, and not waited for long. Without one nothing else keeps a claim from having two.
+        """
+        if self.parts.journal is None:
+            return await self.instances.of_claim(claim.metadata.uid)
+        if self.launcher.is_first_to_launch(claim):
+            return ()
+        try:
+            return await self._looking_before.within(claim.metadata.uid, _PATIENCE_S)
+        except (AwsError, AwsUnreachableError, TimeoutError) as error:
+            name = claim.metadata.name
+            self.parts.warn(
+                f"instances of NodeClaim {name} cannot be looked for, the journal decides: {error}"
+            )
+            return ()
 
     async def delete(self, provider_id: str) -> None:
         """Order a machine to be terminated; nothing is sent for one that is on its way out.
@@ -181,22 +231,33 @@ class AwsProvider:
         Raises:
             NodeClaimNotFoundError: There is none.
             LaunchPendingError: It was launched a moment ago and EC2 does not know it yet.
-            AwsError: EC2 refuses.
+            TerminationRefusedError: EC2 will not, until a person acts.
+            AwsError: EC2 throttles, or is in trouble itself.
             AwsUnreachableError: EC2 did not answer.
         """
         instance_id = parse_provider_id(provider_id)
-        instance = await self.instances.get(instance_id, cached=False)
+        try:
+            instance = await self._looking.within(instance_id, _PATIENCE_S)
+        except (AwsError, AwsUnreachableError, TimeoutError):
+            instance = None  # the order does not depend on it
         if instance is not None and instance.state == "terminated":
             raise _gone(provider_id, instance)
         if instance is not None and instance.state == "shutting-down":
             return
-        # Also for one that EC2 does not list: lists lag, and an order to terminate does no harm.
-        if not await self.instances.terminate(instance_id):
+        try:
+            # Also for one that EC2 does not list: lists lag, and an order to terminate does no harm.
+            is_known = await self.instances.terminate(instance_id)
+        except AwsError as error:
+            raise _not_terminated(provider_id, error) from error
+        if not is_known:
             if self.instances.is_fresh(instance_id):
                 raise LaunchPendingError(
                     f"{provider_id} was just launched and EC2 does not know it yet", retry_after_s=5
                 )
             raise _gone(provider_id, None)
+
+    async def _look(self, instance_id: str) -> Instance | None:
+        return await self.instances.get(instance_id, cached=False)
 
     async def get(self, provider_id: str) -> Machine:
         """Return one machine that is not terminated.
@@ -209,6 +270,7 @@ class AwsProvider:
         instance = await self.instances.get(parse_provider_id(provider_id))
         if instance is None or instance.state == "terminated":
             raise _gone(provider_id, instance)
+        self._note_name(instance)
         return self.machine(instance)
 
     async def list(self) -> Sequence[Machine]:
@@ -223,12 +285,35 @@ class AwsProvider:
         """
         wanted = Requirements.from_expressions(pool.spec.template.spec.requirements)
         tenancy = wanted.get(labels.INSTANCE_TENANCY)
-        tenancies = tuple(
-            each for each in ("default", "dedicated") if tenancy is not None and tenancy.has(each)
-        )
-        return self.types.list(
-            node_class, group=self._group_of(node_class), tenancies=tenancies or ("default",)
-        )
+        if tenancy is not None:
+            tenancies = tuple(each for each in TENANCIES if tenancy.has(each)) or DEFAULT_TENANCY
+        else:
+            tenancies = TENANCIES if self._pods_name_tenancy() else DEFAULT_TENANCY
+        return self.types.list(node_class, group=self._group_of(node_class), tenancies=tenancies)
+
+    async def node_mismatch(self, provider_id: str, node: Node, node_class: EC2NodeClass | None) -> str:
+        """Return why a Node that names an instance cannot be its node, by its name; empty if it can.
+
+        Raises:
+            NodeClaimNotFoundError: There is no such instance.
+            LaunchPendingError: It was launched a moment ago and EC2 does not tell its name yet.
+            AwsError: EC2 refuses.
+            AwsUnreachableError: EC2 did not answer.
+        """
+        instance = self._named.get(provider_id)
+        if instance is None:
+            instance = await self.instances.get(parse_provider_id(provider_id))
+            if instance is None or instance.state == "terminated":
+                raise _gone(provider_id, instance)
+            self._note_name(instance)
+        if not is_known(instance):
+            raise LaunchPendingError(f"EC2 does not tell the name of {provider_id} yet", retry_after_s=1)
+        return node_mismatch(node, instance, node_class)
+
+    def _note_name(self, instance: Instance) -> None:
+        """Remember what an instance is called: that does not change, and EC2 may be out of reach when it joins."""
+        if is_known(instance):
+            self._named.set(instance.provider_id, instance)
 
     async def drift_reason(self, claim: NodeClaim, node_class: EC2NodeClass) -> str:
         """Return why a claim's machine no longer equals its node class, or an empty text.
@@ -267,14 +352,24 @@ class AwsProvider:
         """Return the UIDs of the claims that a machine may belong to; garbage collection asks before it acts."""
         return self.launcher.claims_of(parse_provider_id(machine.provider_id), machine.tags)
 
-    async def tag(self, provider_id: str, tags: Mapping[str, str]) -> None:
-        """Write tags to a machine; see ``name_tags``.
+    async def tag(self, provider_id: str, tags: Mapping[str, str]) -> bool:
+        """Write tags that a machine lacks, and return whether there were any; see ``name_tags``.
+
+        A tag that is there stays as it is: a node class may set Name, and policies may go by it.
 
         Raises:
-            AwsError: EC2 refuses, or does not know the instance.
+            NodeClaimNotFoundError: There is none.
+            AwsError: EC2 refuses.
             AwsUnreachableError: EC2 did not answer.
         """
-        await self.instances.tag(parse_provider_id(provider_id), tags)
+        instance_id = parse_provider_id(provider_id)
+        instance = await self.instances.get(instance_id, cached=False)
+        if instance is None or instance.state == "terminated":
+            raise _gone(provider_id, instance)
+        missing = {key: value for key, value in tags.items() if key not in instance.tags}
+        if missing:
+            await self.instances.tag(instance_id, missing)
+        return bool(missing)
 
     def machine(
         self, instance: Instance, node_class: EC2NodeClass | None = None, claim: NodeClaim | None = None
@@ -287,10 +382,10 @@ class AwsProvider:
         return Machine(
             provider_id=instance.provider_id,
             image_id=instance.image_id,
-            labels=_labels(instance, kind),
-            annotations={} if node_class is None else _annotations(node_class),
-            capacity={} if kind is None else _shown(kind.capacity, node_class, claim),
-            allocatable={} if kind is None else _shown(kind.allocatable, node_class, claim),
+            labels=machine_labels(instance, kind),
+            annotations={} if node_class is None else machine_annotations(node_class),
+            capacity={} if kind is None else machine_resources(kind.capacity, node_class, claim),
+            allocatable={} if kind is None else machine_resources(kind.allocatable, node_class, claim),
             state=instance.state,
             claim_uid=instance.tags.get(CLAIM_UID_TAG, ""),
             created_at=instance.launched_at,
@@ -299,70 +394,27 @@ class AwsProvider:
 
     async def close(self) -> None:
         """Give up on what has not been answered."""
+        await self._looking.close()
+        await self._looking_before.close()
         await self.launcher.close()
         await self.instances.close()
-
-
-def _labels(instance: Instance, kind: InstanceType | None) -> dict[str, str]:
-    told = {
-        labels.INSTANCE_TYPE: instance.instance_type,
-        labels.ZONE: instance.zone,
-        labels.CAPACITY_TYPE: instance.capacity_type,
-        labels.ZONE_ID: instance.zone_id,
-        labels.PLACEMENT_GROUP_ID: instance.placement_group_id,
-        labels.PLACEMENT_GROUP_PARTITION: instance.partition,
-        labels.NODEPOOL: instance.tags.get(labels.NODEPOOL_TAG, ""),
-        labels.EC2NODECLASS: instance.tags.get(labels.EC2NODECLASS_TAG, ""),
-    }
-    found = {key: value for key, value in told.items() if value}
-    if instance.capacity_type == labels.RESERVED:
-        found[labels.CAPACITY_RESERVATION_ID] = instance.reservation_id
-    if instance.tenancy != "default":
-        found[labels.INSTANCE_TENANCY] = instance.tenancy
-    if kind is None:
-        return found
-    bought = next((each for each in kind.offerings if _is_offer(instance, each)), None)
-    more = {} if bought is None else bought.labels
-    # The tenancy and the partition of the offering are only what was possible; the instance says what it is.
-    settled = {key: more[key] for key in (labels.ZONE_ID, *_RESERVATION_LABELS) if key in more}
-    return {**kind.labels, **settled, **found}
-
-
-_RESERVATION_LABELS: Final = (labels.CAPACITY_RESERVATION_TYPE, labels.CAPACITY_RESERVATION_INTERRUPTIBLE)
-
-
-def _is_offer(instance: Instance, offering: Any) -> bool:
-    return (
-        offering.zone == instance.zone
-        and offering.capacity_type == instance.capacity_type
-        and (instance.capacity_type != labels.RESERVED or offering.reservation_id == instance.reservation_id)
-    )
-
-
-def _annotations(node_class: EC2NodeClass) -> dict[str, str]:
-    there = node_class.metadata.annotations
-    profile = node_class.spec.instance_profile or node_class.status.instance_profile
-    told = {
-        labels.EC2NODECLASS_HASH: there.get(labels.EC2NODECLASS_HASH, ""),
-        labels.EC2NODECLASS_HASH_VERSION: there.get(labels.EC2NODECLASS_HASH_VERSION, ""),
-        labels.INSTANCE_PROFILE_NAME: profile,
-    }
-    return {key: value for key, value in told.items() if value}
-
-
-def _shown(
-    amounts: Mapping[str, int], node_class: EC2NodeClass | None, claim: NodeClaim | None
-) -> dict[str, int]:
-    """Leave out EFA devices that nobody asked for: the instance is launched without them."""
-    asked = claim is not None and labels.EFA in Resources.parse(claim.spec.resources.requests)
-    configured = node_class is not None and bool(node_class.spec.network_interfaces)
-    return {name: amount for name, amount in amounts.items() if name != labels.EFA or asked or configured}
 
 
 def _gone(provider_id: str, instance: Instance | None) -> NodeClaimNotFoundError:
     reason = instance.state_reason if instance is not None else ""
     hint = f"EC2 says of its end: {reason}" if reason else ""
     return NodeClaimNotFoundError(provider_id, hint=hint, has_ended=instance is not None)
+
+
+def _not_terminated(provider_id: str, error: AwsError) -> Exception:
+    """Return what a failed termination means: a refusal with its action and resource, or the error itself."""
+    if not error.is_refusal:
+        return error
+    missing = denied(error)
+    resource = missing.resource or parse_provider_id(provider_id)
+    return TerminationRefusedError(
+        provider_id, action=missing.action, resource=resource, code=error.code, hint=error.hint
+    )
 
 
 def _refused(error: AwsError) -> Exception:
@@ -385,12 +437,12 @@ def name_tags(claim: NodeClaim, cluster_name: str) -> dict[str, str]:
     }
 
 
-async def describe_cluster(aws: Aws, settings: AwsSettings) -> Cluster:
+async def describe_cluster(aws: Aws, settings: AwsSettings, clock: Clock) -> Cluster:
     """Return the cluster that nodes join: what the settings say, and for the rest what EKS says.
 
     Raises:
         AwsError: EKS refuses, and the settings do not name the endpoint either.
-        AwsUnreachableError: EKS did not answer.
+        AwsUnreachableError: EKS did not answer, and the settings do not name the endpoint either.
     """
     given = Cluster(
         name=settings.cluster_name,
@@ -398,12 +450,13 @@ async def describe_cluster(aws: Aws, settings: AwsSettings) -> Cluster:
         ca_bundle=settings.cluster_ca_bundle,
         dns_ip=settings.cluster_dns_ip,
     )
+    asked = aws.call("eks", "DescribeCluster", name=settings.cluster_name)
     try:
-        answer = await aws.call("eks", "DescribeCluster", name=settings.cluster_name)
-    except AwsError:
+        answer = await (within(clock, _START_WAIT_S, asked) if settings.cluster_endpoint else asked)
+    except (AwsError, AwsUnreachableError, TimeoutError):
         if not settings.cluster_endpoint:
             raise
-        return given  # a cluster outside EKS; AL2023 will say that it misses the service addresses
+        return given  # outside EKS, or out of its reach; AL2023 will say that it misses the service addresses
     found = answer["cluster"]
     network = found.get("kubernetesNetworkConfig", {})
     family = network.get("ipFamily", "ipv4")
@@ -425,8 +478,11 @@ class Hooks(TypedDict, total=False):
         reservation_count: Gives how many instances a reservation has room for.
         reservation_used: Is told of each instance launched into a reservation, and of one found full.
         shifted_zone_ids: Gives the zones that traffic is shifted away from.
+        pods_name_tenancy: Tells whether any pod says which tenancy it wants.
         warn: Is told what a person may want to know.
         template_created: Is told of each launch template that a launch needed and did not find.
+        offerings_failed: Is told of the offerings that a launch failed for, and their capacity type.
+        on_batch: Is told name and size of each batch of requests, and for how long it was gathered.
         before_mutation: For boto3, where no ``aws`` is given: is asked before each change.
         on_call: For boto3, where no ``aws`` is given: is told of each call.
     """
@@ -436,8 +492,11 @@ class Hooks(TypedDict, total=False):
     reservation_count: Callable[[str], int]
     reservation_used: Callable[[str, bool], None]
     shifted_zone_ids: Callable[[], frozenset[str]]
+    pods_name_tenancy: Callable[[], bool]
     warn: Callable[[str], None]
     template_created: Callable[[str, LaunchSpec], None]
+    offerings_failed: Callable[[Sequence[FleetError], str], None]
+    on_batch: OnBatch
     before_mutation: Callable[[], None]
     on_call: Callable[[CallRecord], None]
 
@@ -467,8 +526,9 @@ async def connect(
     _refuse_unknown(hooks)
     clock = clock or SystemClock()
     if aws is None:
-        aws = BotoAws(settings.region, clock=clock, **_some(hooks, "before_mutation", "on_call"))
-    cluster = await describe_cluster(aws, settings)
+        region = await find_region(settings.region)
+        aws = BotoAws(region, clock=clock, **_some(hooks, "before_mutation", "on_call"))
+    cluster = await describe_cluster(aws, settings, clock)
     prices = Prices(aws, clock, isolated_vpc=settings.isolated_vpc)
     unavailable = Unavailable(clock)
     types = InstanceTypes(
@@ -479,11 +539,12 @@ async def connect(
         settings=SizeSettings(settings.vm_memory_overhead_percent, settings.reserved_enis),
         **_some(hooks, "reservation_count", "shifted_zone_ids"),
     )
-    await asyncio.gather(prices.refresh(), types.refresh())
+    # A failure of prices is not lost: the refresh in the background finds them old, asks again and logs why.
+    await asyncio.gather(_briefly(prices.refresh_on_demand(), clock), prices.refresh_spot(), types.refresh())
     group_of: GroupOf = hooks.get("group_of", lambda _: None)
     templates = LaunchTemplates(aws, clock, cluster_name=settings.cluster_name)
     await templates.hydrate()
-    instances = Instances(aws, clock, cluster_name=settings.cluster_name)
+    instances = Instances(aws, clock, cluster_name=settings.cluster_name, **_some(hooks, "on_batch"))
     parts = LauncherParts(
         aws=aws,
         clock=clock,
@@ -496,6 +557,7 @@ async def connect(
         journal=journal,
         uses_reservations=settings.uses_reservations,
         **_some(hooks, "group_of", "reservation_used", "warn", "template_created"),
+        **_some(hooks, "offerings_failed", "on_batch"),
     )
     return AwsProvider(
         instances=instances,
@@ -504,7 +566,13 @@ async def connect(
         prices=prices,
         group_of=group_of,
         drift=hooks.get("drift") or _drift_check(types, instances, group_of),
+        **_some(hooks, "pods_name_tenancy"),
     )
+
+
+async def _briefly(work: Coroutine[Any, Any, object], clock: Clock) -> None:
+    with contextlib.suppress(TimeoutError):
+        await within(clock, _START_WAIT_S, work)
 
 
 def _drift_check(types: InstanceTypes, instances: Instances, group_of: GroupOf) -> Drift:

@@ -19,6 +19,7 @@ from karpenter.api.conditions import CAPACITY_BUFFER, PROVISIONING, READY_FOR_PR
 from karpenter.api.core import Pod
 from karpenter.api.core.pods import PodTemplateSpec
 from karpenter.controllers.buffers.sizing import UnreadableBufferError, costs_of_room, size_of, standing_pods
+from karpenter.controllers.patches import write_status
 from karpenter.kit.clock import Clock
 from karpenter.kit.workqueue import WorkQueue
 from karpenter.kube import Change, Client, Informer, Kind, NotFoundError
@@ -72,6 +73,7 @@ class Buffers:
         self._log = get_log("capacitybuffer")
         self._pods: dict[str, tuple[Pod, ...]] = {}
         self._held: frozenset[str] = frozenset()
+        self._costs: dict[str, float] = {}
         self.informer: Informer[CapacityBuffer] = Informer(client, CAPACITY_BUFFERS, clock=clock)
         self._queue: WorkQueue[str] = WorkQueue(
             self.reconcile,
@@ -100,10 +102,11 @@ class Buffers:
         """Takes note of where a plan keeps the room: what it costs, and whether nodes that stand have it all."""
         costs = costs_of_room(snapshot, plan)
         self._held = frozenset(pod.metadata.uid for pods in plan.existing.values() for pod in pods)
-        for key, pods in self._pods.items():
-            namespace, _, name = key.partition("/")
-            cost = sum(costs.get(pod.metadata.uid, 0.0) for pod in pods)
-            self._metrics.buffer_cost.labels(namespace, name).set(cost)
+        self._costs = {
+            key: sum(costs.get(pod.metadata.uid, 0.0) for pod in pods) for key, pods in self._pods.items()
+        }
+        self._measure()
+        for key in self._pods:
             self._queue.add(key)
 
     async def reconcile(self, key: str) -> float | None:
@@ -165,11 +168,16 @@ class Buffers:
             self._pods[key] = pods
         else:
             self._pods.pop(key, None)
-            namespace, _, name = key.partition("/")
-            self._metrics.buffer_cost.labels(namespace, name).set(0.0)
+            self._costs.pop(key, None)
+            self._measure()
         self._log.info("keeping room", CapacityBuffer=key, pods=len(pods))
         for changed in self._listeners:
             changed()
+
+    def _measure(self) -> None:
+        """Shows what the room of each buffer costs; a buffer that keeps none has no cost."""
+        rows = {(key.partition("/")[0], key.partition("/")[2]): cost for key, cost in self._costs.items()}
+        self._metrics.buffer_cost.replace(rows)
 
     async def _judge(
         self, buffer: CapacityBuffer, reason: str, words: str, generation: int | None, replicas: int
@@ -194,14 +202,8 @@ class Buffers:
             }
         if conditions.conditions == buffer.status.conditions and buffer.status.replicas == replicas:
             return
-        meta = buffer.metadata
-        try:
-            written = await self._client.patch(
-                CAPACITY_BUFFERS, meta.name, {"status": status}, meta.namespace, subresource="status"
-            )
-        except NotFoundError:
-            return
-        self.informer.observe(written)
+        if not await write_status(self._client, self.informer, buffer, status):
+            self._queue.add(f"{buffer.metadata.namespace}/{buffer.metadata.name}")
 
     def _provisioning(self, conditions: ConditionSet, buffer: CapacityBuffer, replicas: int) -> ConditionSet:
         now = self._clock.now()

@@ -18,7 +18,6 @@ from karpenter.api.core import Pod
 from karpenter.api.labels import DISRUPTION_COMMAND, NODEPOOL
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.api.nodepool import NodePool
-from karpenter.consolidation.budgets import Quota
 from karpenter.consolidation.types import (
     Blocked,
     Command,
@@ -44,7 +43,8 @@ from karpenter.controllers.disruption.hands import Hands
 from karpenter.controllers.disruption.remembering import MemoryStore, Remembering, replicas_of
 from karpenter.controllers.disruption.running import Running, begun
 from karpenter.controllers.disruption.successors import Successors
-from karpenter.controllers.disruption.telling import Teller
+from karpenter.controllers.disruption.telling import Teller, kind_of
+from karpenter.controllers.removals import reserve_removals
 from karpenter.kit.backoff import BackoffPolicy, BackoffTable
 from karpenter.kit.clock import Clock
 from karpenter.kit.workqueue import WorkQueue
@@ -52,7 +52,7 @@ from karpenter.kube import Change, Client, Recorder
 from karpenter.model.catalogue import Catalogue
 from karpenter.model.pods import is_active, is_daemon, is_mirror
 from karpenter.model.snapshot import Snapshot
-from karpenter.observe import DecisionLog, Metrics, get_log
+from karpenter.observe import DecisionLog, Metrics, get_log, solving
 from karpenter.state import Cluster, candidates
 
 __all__ = ["Disruption", "DisruptionSettings", "Rules"]
@@ -61,6 +61,7 @@ _LOOK: Final = "look"
 # As Karpenter: prices and windows change without an event.
 _FRESH_S: Final = 300.0
 _AGAIN_S: Final = 1.0
+_STALE_AGAIN_S: Final = 5.0
 # The original looks every ten seconds, whether anything has changed or not.
 _PACE_S: Final = 10.0
 # A look that took long is not followed by the next at once: others need the processor too.
@@ -136,6 +137,7 @@ class Disruption:
         self._fresh_until = 0.0
         self._not_before = 0.0
         self._fruitless = 0
+        self._stale = False
         self._policies: dict[str, tuple[object, PoolPolicy]] = {}
         self._started_at = clock.now()
         self.remembering = Remembering(store, clock)
@@ -173,7 +175,13 @@ class Disruption:
             group.create_task(self._queue.run())
 
     async def reconcile(self, key: str) -> float | None:
-        """Takes a look, or carries a command on; says when to come back."""
+        """Takes a look, or carries a command on; says when to come back. Nothing is decided on a stale copy."""
+        staleness = self._cluster.informers.staleness
+        if staleness and not self._stale:
+            self._log.error("nothing is disrupted, the copy of the cluster is stale", error=staleness)
+        self._stale = bool(staleness)
+        if staleness:
+            return _STALE_AGAIN_S
         if key == _LOOK:
             return await self.look()
         again_s = await self.execution.step(key)
@@ -252,8 +260,10 @@ class Disruption:
         late = view.situation.settings.stop
         settings = replace(view.situation.settings, stop=lambda: given_up.is_set() or late())
         situation = replace(view.situation, settings=settings)
+        pods = sum(len(node.pods) for node in view.snapshot.nodes)
         try:
-            return await asyncio.to_thread(self._rules.propose, view.snapshot, situation, view.now)
+            with solving(self._metrics, self._clock, "disruption", pods):
+                return await asyncio.to_thread(self._rules.propose, view.snapshot, situation, view.now)
         finally:
             # A thread cannot be cancelled, and the process waits for it to end.
             given_up.set()
@@ -294,8 +304,6 @@ class Disruption:
         """Takes on the stages of a command that the cluster has not changed under; tells whether there are any."""
         view = await self.view() if self._cluster.stamp.value != stamp else None
         stages = tuple(stage for stage in command.stages if self._stands(stage))
-        if view is not None:
-            stages = self._within_budgets(stages, command.reason, view)
         if stages and view is not None:
             found = await asyncio.to_thread(
                 self._rules.second,
@@ -308,12 +316,11 @@ class Disruption:
             )
             if isinstance(found, Refusal) or found.remove != stages[0].remove:
                 stages = stages[1:]
+        stages = self._reserved(stages, command.reason)
         claims, prices, pools = {}, {}, set()
-        for stage in stages:
-            for name in stage.remove:
-                member = self._cluster.member(name)
-                if member is None or member.claim is None:
-                    return False
+        for name in (name for stage in stages for name in stage.remove):
+            member = self._cluster.member(name)
+            if member is not None and member.claim is not None:
                 claims[name] = member.claim.metadata.name
                 prices[name] = self.execution.price(member.claim)
                 pools.add(member.pool)
@@ -337,21 +344,15 @@ class Disruption:
             for each in members
         )
 
-    def _within_budgets(self, stages: Sequence[Stage], reason: Reason, view: View) -> tuple[Stage, ...]:
-        """Gives the stages that budgets allow now, of those that they allowed when the command was thought of."""
-        quota = Quota(view.situation.candidates, view.situation.policies, view.now)
-        found = []
-        for stage in stages:
-            pools = [member.pool for name in stage.remove if (member := self._cluster.member(name))]
-            trial = quota.copy()
-            is_allowed = True
-            for pool in pools:
-                is_allowed = is_allowed and pool in view.situation.policies and trial.has_room(pool, reason)
-                trial.take(pool)
-            if is_allowed:
-                found.append(stage)
-                quota = trial
-        return tuple(found)
+    def _reserved(self, stages: Sequence[Stage], reason: Reason) -> tuple[Stage, ...]:
+        """Reserves the stages that still stand and that budgets allow now, and gives them."""
+        standing = [stage for stage in stages if self._stands(stage)]
+        policies = {name: self._policy(pool) for name, pool in self._cluster.effective.pools.items()}
+        groups = [stage.remove for stage in standing]
+        now = self._clock.now().timestamp()
+        return tuple(
+            standing[position] for position in reserve_removals(self._cluster, groups, reason, policies, now)
+        )
 
     def _promised(self, running: Running) -> None:
         """Remembers what a command promises."""
@@ -408,10 +409,13 @@ class Disruption:
         }
 
     def _report(self, view: View, answer: Command | Blocked, took_s: float) -> None:
-        reason = answer.reason.lower() if isinstance(answer, Command) else "none"
-        self._metrics.evaluation_seconds.labels(reason, "").observe(took_s)
+        # A search without a result has tried every method, and consolidation last.
+        reason, nodes = (answer.reason, len(answer.remove)) if isinstance(answer, Command) else (_MONEY, 2)
+        self._metrics.evaluation_seconds.labels(reason.lower(), kind_of(reason, nodes)).observe(took_s)
         if took_s > self._settings.decide_s:
             self._metrics.consolidation_timeouts.labels("multi").inc()
+        if isinstance(answer, Command):
+            self.teller.weighed(answer)
         self.teller.budgets(view.situation, view.now)
         self.teller.measure(view.snapshot, view.situation, answer.verdicts)
         self.teller.stay(answer.verdicts)

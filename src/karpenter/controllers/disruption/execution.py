@@ -26,6 +26,7 @@ from karpenter.controllers.disruption.running import Part, Phase, Running, adopt
 from karpenter.controllers.disruption.telling import Teller, kind_of
 from karpenter.controllers.tainting import is_tainted
 from karpenter.kit.clock import Clock
+from karpenter.kube import UnreadableError
 from karpenter.model.catalogue import Catalogue
 from karpenter.model.pods import is_reschedulable
 from karpenter.model.snapshot import Snapshot
@@ -137,7 +138,7 @@ class Execution:
         }
 
     def begin(self, command: Running) -> None:
-        """Takes a command on; `step` carries it out."""
+        """Takes a command on whose removals are reserved; `step` carries it out."""
         self.running[command.key] = command
         # From now on nobody else plans with the room that it needs.
         for part in command.parts:
@@ -171,6 +172,7 @@ class Execution:
         for command in self.running.values():
             for part in command.parts:
                 self._withdraw(part)
+            self._cluster.removals.release(command.claims)
         self.running.clear()
 
     def adopt(self) -> tuple[str, ...]:
@@ -276,6 +278,7 @@ class Execution:
         part.launch = command.names_of(command.current)
         self._promise(part)
         await asyncio.gather(*(self._hands.unmark(claim) for claim in dropped))
+        self._cluster.removals.release(dropped)
         if not kept:
             return self._fail(command, "none of its nodes can go any more")
         command.phase = Phase.LAUNCH if part.launch else Phase.DELETE
@@ -283,7 +286,10 @@ class Execution:
 
     async def _look(self, command: Running, launched: Collection[str] = ()) -> Stage | Refusal:
         part = command.part
-        await asyncio.gather(*(self._hands.reread(node) for node in part.claims))
+        try:
+            await asyncio.gather(*(self._hands.reread(node) for node in part.claims))
+        except UnreadableError as error:
+            return Refusal("scheduling", error.message)
         later = [node for each in command.parts[command.current + 1 :] for node in each.claims]
         uids = {*part.uids, *(pod.metadata.uid for pod in self._pods(part))}
         view = await self._viewer(tuple(part.claims), later, uids)
@@ -447,6 +453,7 @@ class Execution:
         parts = [part for part in command.parts if not part.is_deleted]
         claims = [name for part in parts for name in part.claims.values()]
         await asyncio.gather(*(self._hands.unmark(name) for name in claims))
+        self._cluster.removals.release(claims)
         for part in parts:
             self._withdraw(part)
             for name in part.launch:

@@ -7,21 +7,19 @@ that it was decided on where a list is replaced whole; a node that was written t
 
 from __future__ import annotations
 
-from typing import Any, Final
-
 from karpenter.api import labels as names
-from karpenter.api.conditions import DISRUPTION_REASON, NODE_CLAIM, ConditionSet
+from karpenter.api.conditions import DISRUPTION_REASON, ConditionSet
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.controllers.disruption.records import Record
-from karpenter.controllers.tainting import reread, set_taint
+from karpenter.controllers.patches import change_conditions
+from karpenter.controllers.tainting import set_taint
+from karpenter.controllers.termination.podlists import list_pods
 from karpenter.kit.clock import Clock
-from karpenter.kube import Client, ConflictError, NotFoundError
-from karpenter.kube.kinds import NODE_CLAIMS, PODS
+from karpenter.kube import Client, ConflictError, NotFoundError, UnreadableError
+from karpenter.kube.kinds import NODE_CLAIMS
 from karpenter.state import Cluster
 
 __all__ = ["Hands"]
-
-_TRIES: Final = 4
 
 
 class Hands:
@@ -73,10 +71,14 @@ class Hands:
         return True
 
     async def reread(self, node: str) -> None:
-        """Reads the pods of a node from the server itself: one that was bound a moment ago counts."""
-        listing = await self._client.list(PODS, fields=f"spec.nodeName={node}")
-        for pod in listing.items:
-            self._cluster.informers.pods.observe(pod)
+        """Reads the pods of a node from the server itself: one that was bound a moment ago counts.
+
+        Raises:
+            UnreadableError: One of them does not decode.
+        """
+        listing = await list_pods(self._client, self._cluster, node)
+        if listing.unreadable:
+            raise UnreadableError(str(listing.unreadable[0]), hint="correct the field that is named")
 
     async def _annotate(self, claim: str, text: str | None) -> bool:
         change = {"metadata": {"annotations": {names.DISRUPTION_COMMAND: text}}}
@@ -88,31 +90,14 @@ class Hands:
 
     async def _reason(self, claim: str, reason: str, words: str) -> bool:
         """Writes the DisruptionReason condition, or takes it away if there is no reason."""
-        for _ in range(_TRIES):
-            current = self._cluster.informers.claims.get(claim)
-            if current is None:
-                return False
-            conditions = ConditionSet.of(NODE_CLAIM, current.metadata, current.status.conditions)
-            if reason:
-                changed = conditions.true(DISRUPTION_REASON, self._clock.now(), reason=reason, message=words)
-            else:
-                changed = conditions.without(DISRUPTION_REASON)
-            if changed is conditions:
-                return True
-            body: dict[str, Any] = {
-                "metadata": {"resourceVersion": current.metadata.resource_version},
-                "status": {"conditions": changed.to_wire()},
-            }
-            try:
-                written = await self._client.patch(NODE_CLAIMS, claim, body, subresource="status")
-            except NotFoundError:
-                return False
-            except ConflictError:
-                found = await reread(self._client, NODE_CLAIMS, claim)
-                if found is None:
-                    return False
-                self._cluster.informers.claims.observe(found)
-                continue
-            self._cluster.informers.claims.observe(written)
-            return True
-        raise ConflictError(f"NodeClaim {claim} is written to without end", status=409)
+        current = self._cluster.informers.claims.get(claim)
+        if current is None:
+            return False
+        now = self._clock.now()
+
+        def change(conditions: ConditionSet) -> ConditionSet:
+            if not reason:
+                return conditions.without(DISRUPTION_REASON)
+            return conditions.true(DISRUPTION_REASON, now, reason=reason, message=words)
+
+        return await change_conditions(self._client, self._cluster, current, change) is not None

@@ -27,11 +27,11 @@ from karpenter.api.nodeclaim import NodeClaim
 from karpenter.api.nodepool import NodePool
 from karpenter.cloud.errors import NodeClaimNotFoundError
 from karpenter.cloud.protocol import CloudProvider
-from karpenter.controllers.claimstatus import write_status
 from karpenter.controllers.disruption.daemons import DaemonPlans
+from karpenter.controllers.patches import write_status
 from karpenter.errors import KarpenterError
 from karpenter.kit.clock import Clock
-from karpenter.kit.durations import Duration, DurationError, parse_nillable_duration
+from karpenter.kit.durations import Duration, DurationError, later, parse_nillable_duration
 from karpenter.kit.workqueue import WorkQueue
 from karpenter.kube import Change, Client
 from karpenter.model.hashes import POOL_HASH_VERSION, pool_hash
@@ -184,14 +184,14 @@ class Marking:
         if last is None or (written is not None and last.replace(microsecond=0) <= written):
             return None, None
         if written is not None and now - written < _STAMP_EVERY:
-            return None, (written + _STAMP_EVERY - now) / timedelta(seconds=1)
+            return None, (later(written, _STAMP_EVERY) - now) / timedelta(seconds=1)
         return last, None
 
     async def _write(self, claim: NodeClaim, conditions: ConditionSet, stamp: datetime | None) -> bool:
         status: dict[str, Any] = {"conditions": conditions.to_wire()}
         if stamp is not None:
             status["lastPodEventTime"] = stamp.strftime("%Y-%m-%dT%H:%M:%SZ")
-        return await write_status(self._client, self._cluster, claim, status)
+        return await write_status(self._client, self._cluster.informers.claims, claim, status)
 
     def _report(self, name: str, before: ConditionSet, after: ConditionSet, reason: str) -> None:
         if after.is_true(DRIFTED) and not before.is_true(DRIFTED):

@@ -15,6 +15,7 @@ import msgspec
 
 from karpenter.api.labels import DISRUPTION_COMMAND
 from karpenter.api.nodeclaim import NodeClaim
+from karpenter.consolidation.types import Reason
 
 __all__ = ["Record", "record_of", "replacement_name"]
 
@@ -61,9 +62,11 @@ def record_of(claim: NodeClaim) -> Record | None:
     if not text:
         return None
     try:
-        return msgspec.json.decode(text, type=Record)
+        record = msgspec.json.decode(text, type=Record)
     except msgspec.MsgspecError:
         return None
+    # Anyone with the right to patch the claim can write here: a reason that is not ours was not written by us.
+    return record if record.reason in set(Reason) else None
 
 
 def replacement_name(pool: str, command: str, decided_at: float, stage: int, position: int) -> str:

@@ -7,6 +7,7 @@ the reason changes, and repeated rarely: most nodes stay for the same reason for
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -14,9 +15,10 @@ from typing import Final
 from karpenter.api import labels as names
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.consolidation.budgets import Quota
-from karpenter.consolidation.types import Reason, Situation, Verdict, VerdictKind
+from karpenter.consolidation.types import Command, Reason, Situation, Verdict, VerdictKind
 from karpenter.kube import Recorder, Subject
 from karpenter.kube.kinds import NODE_CLAIMS, NODE_POOLS, NODES
+from karpenter.model.pods import is_daemon
 from karpenter.model.snapshot import Snapshot
 from karpenter.observe import DecisionKind, DecisionLog, Metrics, get_log
 from karpenter.state import Cluster, Member
@@ -25,6 +27,8 @@ __all__ = ["Act", "Teller"]
 
 _QUIET_S: Final = 900.0
 _MOST_NAMED: Final = 20
+# What Karpenter shows where no budget bounds the number of nodes.
+_NO_BOUND: Final = 2**31 - 1
 
 # What no person need do anything about, or what is said elsewhere already.
 _UNSAID: Final = frozenset(
@@ -128,7 +132,10 @@ class Teller:
         self._metrics = metrics
         self._log = get_log("disruption")
         self._verdicts: dict[str, Verdict] = {}
-        self._seen: set[tuple[str, str]] = set()
+        self._unpriced: set[str] = set()
+        # As Karpenter: what has not happened is shown as zero.
+        for kind in ("multi", "single"):
+            metrics.consolidation_timeouts.labels(kind)
 
     @property
     def verdicts(self) -> Mapping[str, Verdict]:
@@ -188,15 +195,9 @@ class Teller:
         words = f"Disrupting Node: {act.reason}: {act.words}"
         for subject in _subjects(member):
             self._recorder.tell(subject, "DisruptionTerminating", words)
-        labels = (
-            act.reason.lower(),
-            member.pool,
-            claim.metadata.labels.get(names.CAPACITY_TYPE, ""),
-            policy,
-            "graceful",
-        )
+        labels = act.reason.lower(), member.pool, claim.metadata.labels.get(names.CAPACITY_TYPE, "")
         self._metrics.claims_disrupted.labels(*labels).inc()
-        self._metrics.pods_disruption_initiated.labels(*labels).inc(pods)
+        self._metrics.pods_disruption_initiated.labels(*labels, policy).inc(pods)
 
     def rolled_back(self, act: Act, claims: Sequence[str], problem: str, *, is_blameless: bool) -> None:
         """Says that a command was taken back, and whether that is nobody's fault."""
@@ -265,6 +266,8 @@ class Teller:
         }
         for verdict in news.values():
             self._explain(verdict)
+            if verdict.kind is VerdictKind.BALANCED:
+                self._count_refused(verdict)
         self._verdicts = dict(verdicts)
         self._count(verdicts.values())
         if news:
@@ -289,32 +292,56 @@ class Teller:
         """Says how much budgets allow, and on a pool that they allow nothing."""
         quota = Quota(situation.candidates, situation.policies, now)
         pools = {each.pool for each in situation.candidates if each.initialized_at is not None}
-        for pool in sorted(pools & situation.policies.keys()):
-            used = sum(
-                each.pool == pool and (each.leaving or each.not_ready) for each in situation.candidates
-            )
+        users = Counter(each.pool for each in situation.candidates if each.leaving or each.not_ready)
+        allowances: dict[tuple[str, ...], float] = {}
+        used: dict[tuple[str, ...], float] = {}
+        for pool in sorted(situation.policies):
             for reason in (Reason.EMPTY, Reason.DRIFTED, Reason.UNDERUTILIZED):
                 allowed = quota.allowance(pool, reason)
-                left = quota.left(pool, reason)
-                name = reason.lower()
-                self._metrics.pool_consuming_budgets.labels(pool, name).set(used)
-                if left is not None:
-                    self._metrics.pool_allowed_disruptions.labels(pool, name).set(left)
-                if allowed.nodes == 0:
+                key = pool, reason.lower()
+                allowances[key] = _NO_BOUND if allowed.nodes is None else allowed.nodes
+                used[key] = users[pool]
+                if allowed.nodes == 0 and pool in pools:
                     self._tell_pool(pool, reason, allowed.budget)
+        self._metrics.pool_allowed_disruptions.replace(allowances)
+        self._metrics.pool_consuming_budgets.replace(used)
+
+    def weighed(self, command: Command) -> None:
+        """Counts the moves of a command that is about money, and what they score where that was asked for."""
+        if command.reason is not Reason.UNDERUTILIZED:
+            return
+        for stage in command.stages:
+            members = map(self._cluster.member, stage.remove)
+            for pool in sorted({member.pool for member in members if member is not None}):
+                self._count_move("approved", pool, stage.scores.get(pool))
+
+    def _count_move(self, decision: str, name: str, score: float | None) -> None:
+        pool = self._cluster.pool(name)
+        labels = decision, name, pool.spec.disruption.consolidation_policy if pool is not None else ""
+        self._metrics.consolidation_moves.labels(*labels).inc()
+        if score is not None:
+            self._metrics.consolidation_score.labels(*labels).observe(score)
 
     def measure(self, snapshot: Snapshot, situation: Situation, verdicts: Mapping[str, Verdict]) -> None:
         """Measures what pools cost, and how many nodes could be taken for each reason."""
         cost = dict.fromkeys(situation.policies, 0.0)
+        unpriced = set()
         for node in snapshot.nodes:
             if node.managed and node.pool in cost:
                 cost[node.pool] += node.price_per_hour or 0.0
-        for pool, dollars in cost.items():
-            self._metrics.pool_cost.labels(pool).set(dollars)
+                if node.price_per_hour is None:
+                    unpriced.add(node.name)
+                    if node.name not in self._unpriced:
+                        self._metrics.pool_cost_errors.labels(node.pool).inc()
+        self._unpriced = unpriced
+        self._metrics.pool_cost.replace({(pool,): dollars for pool, dollars in cost.items()})
         drifted = sum(bool(each.drifted) and not each.leaving for each in situation.candidates)
         weighed = sum(each.kind in _WEIGHED for each in verdicts.values())
         self._metrics.eligible_nodes.labels("drifted").set(drifted)
         self._metrics.eligible_nodes.labels("underutilized").set(weighed)
+        occupied = {node.name for node in snapshot.nodes if not all(map(is_daemon, node.pods))}
+        empty = sum(each.kind in _WEIGHED and each.node not in occupied for each in verdicts.values())
+        self._metrics.eligible_nodes.labels("empty").set(empty)
 
     def _tell_about(self, members: Iterable[Member | None], reason: str, words: str) -> None:
         """Says something on the nodes of a command, and on their claims; rarely the same."""
@@ -337,6 +364,11 @@ class Teller:
         before = self._verdicts.get(verdict.node)
         return before is None or (before.kind, before.values) != (verdict.kind, verdict.values)
 
+    def _count_refused(self, verdict: Verdict) -> None:
+        member = self._cluster.member(verdict.node)
+        if member is not None:
+            self._count_move("rejected", member.pool, float(verdict.values["score"]))
+
     def _explain(self, verdict: Verdict) -> None:
         member = self._cluster.member(verdict.node)
         if member is None:
@@ -349,19 +381,15 @@ class Teller:
             )
 
     def _count(self, verdicts: Iterable[Verdict]) -> None:
-        nodes: dict[tuple[str, str], int] = {}
-        cost: dict[tuple[str, str], float] = {}
+        nodes: dict[tuple[str, ...], float] = {}
+        cost: dict[tuple[str, ...], float] = {}
         for verdict in verdicts:
             member = self._cluster.member(verdict.node)
             key = (member.pool if member is not None else "", str(verdict.kind))
             nodes[key] = nodes.get(key, 0) + 1
             cost[key] = cost.get(key, 0.0) + (verdict.cost_per_day or 0.0)
-        for key in self._seen - nodes.keys():
-            nodes[key], cost[key] = 0, 0.0
-        for key, number in nodes.items():
-            self._metrics.staying_nodes.labels(*key).set(number)
-            self._metrics.staying_cost.labels(*key).set(cost[key])
-        self._seen = set(nodes)
+        self._metrics.staying_nodes.replace(nodes)
+        self._metrics.staying_cost.replace(cost)
 
 
 def _subjects(member: Member) -> list[Subject]:

@@ -35,6 +35,7 @@ from karpenter.controllers.legacy.translating import (
     originals_of,
     translate,
 )
+from karpenter.controllers.patches import patch_decided, write_status
 from karpenter.kit.clock import Clock
 from karpenter.kit.workqueue import WorkQueue
 from karpenter.kube import (
@@ -213,10 +214,12 @@ class LegacyConversion:
             or not is_from(stored, original.kind.name, original.name)
         ):
             return
-        change = without_marks(stored, original.kind.name, original.name)
-        try:
-            informer.observe(await self._client.patch(wanted.kind, wanted.name, change))
-        except NotFoundError:
+        if not await patch_decided(
+            self._client,
+            informer,
+            stored,
+            lambda each: without_marks(each, original.kind.name, original.name),
+        ):
             return
         words = f"{wanted.kind.name} {wanted.name} was applied by hand and no longer follows it: it can be deleted"
         self._log.info(
@@ -264,7 +267,8 @@ class LegacyConversion:
 
     async def _prune(self, each: Translated) -> None:
         """Deletes the classes of a template that no conversion asks for and no pool points at any more."""
-        if not each.wanted:
+        # A pool that does not decode may point at any of them.
+        if not each.wanted or self._cluster.informers.pools.unreadable:
             return
         kept = {wanted.name for wanted in each.wanted}
         used = {_class_of(pool) for pool in self._cluster.informers.pools}
@@ -307,13 +311,8 @@ class LegacyConversion:
             informer = self.old.templates
         if not status:
             return
-        try:
-            written = await self._client.patch(
-                original.kind, original.name, {"status": status}, subresource="status"
-            )
-        except NotFoundError:
-            return
-        informer.observe(written)
+        if not await write_status(self._client, informer, original.object, status):
+            self._queue.add_after(_ALL, _SETTLE_S)
 
     def _tell(self, each: Translated, trouble: Trouble | None) -> None:
         subject = _subject(each.original)

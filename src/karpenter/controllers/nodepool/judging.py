@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether a NodePool can be used, and if not, why: pure.
 
-Its words must make sense beyond what the CRD can check, its node class must be there and ready, and some instance type
-must be left by its requirements. The last does not make the pool unready, because capacity comes and goes, but it is
-said on the pool: nobody should have to wonder why it never makes a node. Neither does a budget that cannot be read: it
-lets no node go, which is said too.
+Its fields must make sense beyond what the CRD can check, its node class must be there and ready, its requirements must
+leave some instance type, and its launches must not be paused. All of this decides Ready, by the condition types that
+Karpenter has: what is not about the node class is ValidationSucceeded. Two conditions inform and decide nothing:
+InstanceTypesFound (a pool for reservations that are not there now stays Ready, because they come and go) and
+DisruptionValid (a budget that cannot be read lets no node go).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from datetime import datetime
 from typing import Final
 
 from karpenter.api import labels as names
+from karpenter.api.base import RawQuantity
 from karpenter.api.conditions import (
     NODE_CLASS_READY,
     NODE_POOL,
@@ -23,15 +25,28 @@ from karpenter.api.conditions import (
 )
 from karpenter.api.core import Taint
 from karpenter.api.ec2nodeclass import EC2NodeClass
+from karpenter.api.meta import Condition
 from karpenter.api.nodeclaim import Requirement
 from karpenter.api.nodepool import NodePool
 from karpenter.consolidation import pool_policy
+from karpenter.controllers.nodepool.compatibility import never_fits, nothing_fits
 from karpenter.errors import KarpenterError
 from karpenter.model.instancetypes import InstanceType
 from karpenter.model.requirements import Requirements
+from karpenter.model.resources import Resources
 from karpenter.model.taints import same_taint
 
-__all__ = ["DISRUPTION_VALID", "INSTANCE_TYPES_FOUND", "judged", "nothing_fits", "problem_of"]
+__all__ = [
+    "DISRUPTION_VALID",
+    "INSTANCE_TYPES_FOUND",
+    "LAUNCHES_PAUSED",
+    "judged",
+    "names_our_class",
+    "problem_of",
+]
+
+LAUNCHES_PAUSED: Final = "LaunchesPaused"
+NO_COMPATIBLE_TYPES: Final = "NoCompatibleInstanceTypes"
 
 # Ours: informs, decides nothing.
 INSTANCE_TYPES_FOUND: Final = "InstanceTypesFound"
@@ -42,11 +57,7 @@ DISRUPTION_VALID: Final = "DisruptionValid"
 _MOST_ANNOTATIONS: Final = 256 * 1024
 _OUR_ANNOTATIONS: Final = 4096
 
-_MEANT_FOR: Final = (
-    (names.INSTANCE_CATEGORY, "instance-category"),
-    (names.INSTANCE_FAMILY, "instance-family"),
-    (names.INSTANCE_SIZE, "instance-size"),
-)
+_OUR_CLASSES: Final = (names.AWS_GROUP, "EC2NodeClass")
 
 
 def judged(
@@ -54,32 +65,73 @@ def judged(
     node_class: EC2NodeClass | None,
     types: Sequence[InstanceType] | None,
     now: datetime,
+    *,
+    pause: str = "",
 ) -> ConditionSet:
-    """Gives the pool's conditions as they are now; without types nothing is said about them."""
+    """Return the pool's conditions as they are now.
+
+    Args:
+        pool: The pool.
+        node_class: The class that it names, if there is one.
+        types: What the class can launch; None if that is not known, and then the last verdict on them stays.
+        now: The time of what changes.
+        pause: Why no node is made for a while; empty if nodes are made.
+    """
     conditions = ConditionSet.of(NODE_POOL, pool.metadata, pool.status.conditions)
-    problem = problem_of(pool)
-    if problem:
-        conditions = conditions.false(
-            VALIDATION_SUCCEEDED, now, reason="NodePoolValidationFailed", message=problem
-        )
-    else:
-        conditions = conditions.true(VALIDATION_SUCCEEDED, now)
-    reason, words = _class_problem(pool, node_class)
-    if not reason:
-        conditions = conditions.true(NODE_CLASS_READY, now)
-    elif reason == "NodeClassReadinessUnknown":
-        conditions = conditions.unknown(NODE_CLASS_READY, now, reason=reason, message=words)
-    else:
-        conditions = conditions.false(NODE_CLASS_READY, now, reason=reason, message=words)
+    conditions = _class_readiness(pool, node_class, conditions, now)
     conditions = _disruption(pool, conditions, now)
-    if types is None or problem:
-        return conditions
+    problem = problem_of(pool)
+    if types is not None and not problem:
+        conditions = _types_found(pool, types, conditions, now)
+    reason, message = _validity(pool, types, conditions, problem, pause)
+    if reason:
+        return conditions.false(VALIDATION_SUCCEEDED, now, reason=reason, message=message)
+    return conditions.true(VALIDATION_SUCCEEDED, now)
+
+
+def _validity(
+    pool: NodePool,
+    types: Sequence[InstanceType] | None,
+    conditions: ConditionSet,
+    problem: str,
+    pause: str,
+) -> tuple[str, str]:
+    """Return reason and message for which a pool makes no nodes, its node class apart; two empty texts if it does."""
+    if problem:
+        return "NodePoolValidationFailed", problem
+    if types is not None:
+        missing = never_fits(pool, types)
+    else:
+        last = conditions.get(VALIDATION_SUCCEEDED)
+        was_missing = last is not None and last.reason == NO_COMPATIBLE_TYPES
+        missing = last.message if last is not None and was_missing and _is_of_now(pool, last) else ""
+    if missing:
+        return NO_COMPATIBLE_TYPES, missing
+    return (LAUNCHES_PAUSED, pause) if pause else ("", "")
+
+
+def _is_of_now(pool: NodePool, condition: Condition) -> bool:
+    return condition.observed_generation == pool.metadata.generation
+
+
+def _types_found(
+    pool: NodePool, types: Sequence[InstanceType], conditions: ConditionSet, now: datetime
+) -> ConditionSet:
     missing = nothing_fits(pool, types)
     if missing:
-        return conditions.false(
-            INSTANCE_TYPES_FOUND, now, reason="NoCompatibleInstanceTypes", message=missing
-        )
+        return conditions.false(INSTANCE_TYPES_FOUND, now, reason=NO_COMPATIBLE_TYPES, message=missing)
     return conditions.true(INSTANCE_TYPES_FOUND, now)
+
+
+def _class_readiness(
+    pool: NodePool, node_class: EC2NodeClass | None, conditions: ConditionSet, now: datetime
+) -> ConditionSet:
+    reason, words = _class_problem(pool, node_class)
+    if not reason:
+        return conditions.true(NODE_CLASS_READY, now)
+    if reason == "NodeClassReadinessUnknown":
+        return conditions.unknown(NODE_CLASS_READY, now, reason=reason, message=words)
+    return conditions.false(NODE_CLASS_READY, now, reason=reason, message=words)
 
 
 def _disruption(pool: NodePool, conditions: ConditionSet, now: datetime) -> ConditionSet:
@@ -98,6 +150,7 @@ def problem_of(pool: NodePool) -> str:
     found = (
         _annotation_problem(pool),
         _taint_problem(pool),
+        *(_limit_problem(*each) for each in pool.spec.limits.items()),
         *(_requirement_problem(*each) for each in entries),
     )
     return next(filter(None, found), "")
@@ -124,6 +177,16 @@ def _taint_problem(pool: NodePool) -> str:
     return ""
 
 
+def _limit_problem(resource: str, limit: RawQuantity) -> str:
+    try:
+        amount = Resources.parse({resource: limit}).get(resource, 0)
+    except KarpenterError as error:
+        return f"spec.limits[{resource}]: {error.message}"
+    if amount < 0:
+        return f"spec.limits[{resource}]: {limit} is negative, so no node could be made; 0 is the least"
+    return ""
+
+
 def _requirement_problem(index: int, entry: Requirement) -> str:
     field = f"spec.template.spec.requirements[{index}]"
     try:
@@ -143,50 +206,21 @@ def _requirement_problem(index: int, entry: Requirement) -> str:
     return ""
 
 
-def nothing_fits(pool: NodePool, types: Sequence[InstanceType]) -> str:
-    """Gives why no type is left by the pool's requirements, and what was probably meant; empty if some is."""
-    requirements = Requirements.from_expressions(pool.spec.template.spec.requirements)
-    if any(_fits(kind, requirements) for kind in types):
-        return ""
-    wanted = requirements.get(names.INSTANCE_TYPE)
-    known = {kind.name for kind in types}
-    if wanted is not None and not wanted.complement and not (wanted.values & known):
-        named = ", ".join(sorted(wanted.values))
-        words = f"no EC2 instance type of this node class is called {named}"
-        for key, short in _MEANT_FOR:
-            if wanted.values & {kind.labels.get(key, "") for kind in types}:
-                return f"{words}; did you mean {key} ({short}) In [{named}]?"
-        return f"{words}; see `aws ec2 describe-instance-types` for the names of the region"
-    for requirement in requirements:
-        others = requirements.without(requirement.key)
-        if any(_fits(kind, others) for kind in types):
-            return f"no instance type meets {requirement} together with the other requirements"
-    return f"no instance type meets all requirements: {requirements}"
-
-
-def _fits(kind: InstanceType, requirements: Requirements) -> bool:
-    for requirement in requirements:
-        key = requirement.key
-        if key == names.INSTANCE_TYPE:
-            met = requirement.has(kind.name)
-        elif key in kind.labels:
-            met = requirement.has(kind.labels[key])
-        elif key == names.ZONE:
-            met = any(requirement.has(offering.zone) for offering in kind.offerings)
-        elif key == names.CAPACITY_TYPE:
-            met = any(requirement.has(offering.capacity_type) for offering in kind.offerings)
-        elif any(key in offering.labels for offering in kind.offerings):
-            met = any(requirement.has(offering.labels.get(key, "")) for offering in kind.offerings)
-        else:
-            # A label of the pool's own, or one that the type lacks.
-            met = requirement.allows_absence() or key not in names.WELL_KNOWN
-        if not met:
-            return False
-    return True
+def names_our_class(pool: NodePool) -> bool:
+    """Return whether a pool's nodes are to be launched from an EC2NodeClass; other kinds are other controllers'."""
+    reference = pool.spec.template.spec.node_class_ref
+    return (reference.group or _OUR_CLASSES[0], reference.kind or _OUR_CLASSES[1]) == _OUR_CLASSES
 
 
 def _class_problem(pool: NodePool, node_class: EC2NodeClass | None) -> tuple[str, str]:
-    name = pool.spec.template.spec.node_class_ref.name
+    reference = pool.spec.template.spec.node_class_ref
+    name = reference.name
+    if not names_our_class(pool):
+        words = (
+            f"nodeClassRef names {reference.kind}.{reference.group}, which is no node class here;"
+            " did you mean EC2NodeClass.karpenter.k8s.aws?"
+        )
+        return "NodeClassNotFound", words
     if node_class is None:
         return (
             "NodeClassNotFound",

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any, Final
+from urllib.parse import quote
 
 from karpenter.api import labels as names
 from karpenter.api.conditions import DRIFTED, NODE_CLASS_READY, NODE_POOL, VALIDATION_SUCCEEDED, ConditionSet
@@ -13,11 +15,19 @@ from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.api.nodepool import NodePool
 from karpenter.cloud.protocol import CloudProvider
-from karpenter.controllers.nodepool.judging import DISRUPTION_VALID, INSTANCE_TYPES_FOUND, judged
+from karpenter.controllers.nodepool.judging import (
+    DISRUPTION_VALID,
+    INSTANCE_TYPES_FOUND,
+    LAUNCHES_PAUSED,
+    judged,
+    names_our_class,
+)
+from karpenter.controllers.patches import write_status
+from karpenter.controllers.registrationhealth import LaunchBreaker
 from karpenter.errors import KarpenterError
 from karpenter.kit.clock import Clock
 from karpenter.kit.workqueue import WorkQueue
-from karpenter.kube import Change, Client, ConflictError, NotFoundError, Recorder, Subject
+from karpenter.kube import Change, Client, NotFoundError, Recorder, Subject
 from karpenter.kube.kinds import NODE_CLAIMS, NODE_POOLS
 from karpenter.model.hashes import POOL_HASH_VERSION, pool_hash
 from karpenter.model.instancetypes import InstanceType
@@ -30,6 +40,7 @@ __all__ = ["NodePools"]
 # Counting waits so long after a change, so that a burst of nodes is one write.
 _COUNT_AFTER_S: Final = 1.0
 _LOOK_AGAIN_S: Final = 300.0
+_CLOSED_AGAIN_S: Final = 30.0
 _TOLD_AGAIN_S: Final = 600.0
 # What is said as an event too when it does not hold: nobody watches conditions.
 _TOLD: Final = (VALIDATION_SUCCEEDED, NODE_CLASS_READY, INSTANCE_TYPES_FOUND, DISRUPTION_VALID)
@@ -47,12 +58,24 @@ class NodePools:
         recorder: Recorder,
         metrics: Metrics,
         clock: Clock,
+        breaker: LaunchBreaker | None = None,
     ) -> None:
+        """Take what the controller works with.
+
+        Args:
+            client: Writes status and annotations.
+            cluster: The pools, their classes and nodes.
+            cloud: Tells what a class can launch.
+            recorder: Tells what is wrong.
+            metrics: What is used and what the limits are.
+            clock: The time.
+            breaker: Pauses pools whose nodes fail; by default none is paused.
+        """
+        self._breaker = breaker or LaunchBreaker(clock)
         self._client = client
         self._cluster = cluster
         self._cloud = cloud
         self._recorder = recorder
-        self._metrics = metrics
         self._clock = clock
         self._log = get_log("nodepool.readiness")
         self._queue: WorkQueue[str] = WorkQueue(
@@ -60,6 +83,7 @@ class NodePools:
         )
         cluster.informers.pools.on_change(lambda change: self._queue.add(change.object.metadata.name))
         cluster.informers.classes.on_change(lambda _: self._all_changed())
+        self._breaker.on_change(self._queue.add)
         cluster.informers.claims.on_change(self._member_changed)
         cluster.informers.nodes.on_change(self._member_changed)
 
@@ -73,17 +97,39 @@ class NodePools:
         if pool is None:
             await self._misread(name)
             return None
+        if not names_our_class(pool) and await self._is_served(pool):
+            # The pool of another controller, with node classes of its own.
+            return _LOOK_AGAIN_S
         await self._hash(pool)
         pool = self._cluster.pool(name) or pool
         node_class = self._cluster.node_class(pool.spec.template.spec.node_class_ref.name)
         types = await self._types(pool, node_class)
-        conditions = judged(pool, node_class, types, self._clock.now())
+        conditions = judged(pool, node_class, types, self._clock.now(), pause=self._breaker.message(name))
         for kind in _TOLD:
             found = conditions.get(kind)
-            if found is not None and found.status == "False":
+            # A pause is told by who began it.
+            if found is not None and found.status == "False" and found.reason != LAUNCHES_PAUSED:
                 self._tell(pool, found.reason, found.message)
         await self._write(pool, conditions)
+        if not conditions.is_true(VALIDATION_SUCCEEDED):
+            # What EC2 offers changes without an event, and so does the end of a pause.
+            return min(self._breaker.remaining_s(name) or _CLOSED_AGAIN_S, _CLOSED_AGAIN_S)
         return _LOOK_AGAIN_S
+
+    async def _is_served(self, pool: NodePool) -> bool:
+        """Return whether the API server has the kind that a pool's nodeClassRef names, in a group that is not ours."""
+        reference = pool.spec.template.spec.node_class_ref
+        if reference.group == names.AWS_GROUP:
+            return False
+        try:
+            group = json.loads(await self._client.raw("GET", f"/apis/{quote(reference.group, safe='')}"))
+            for each in group.get("versions", ()):
+                found = json.loads(await self._client.raw("GET", f"/apis/{each['groupVersion']}"))
+                if any(kind.get("kind") == reference.kind for kind in found.get("resources", ())):
+                    return True
+        except NotFoundError:
+            return False
+        return False
 
     async def _types(self, pool: NodePool, node_class: EC2NodeClass | None) -> Sequence[InstanceType] | None:
         if node_class is None or not self._cloud.readiness(node_class).ready:
@@ -100,7 +146,6 @@ class NodePools:
             for resource, amount in self._cluster.size_of(member).items():
                 total[resource] = total.get(resource, 0) + amount
         resources = {**Resources(total).to_quantities(), "nodes": str(len(members))}
-        self._measure(pool, {**total, "nodes": len(members)})
         changed = conditions.conditions != pool.status.conditions
         counted = dict(pool.status.resources) == resources and pool.status.nodes == len(members)
         if not changed and counted:
@@ -108,34 +153,14 @@ class NodePools:
         status: dict[str, Any] = {"resources": self._patched(pool, resources), "nodes": len(members)}
         if changed:
             status["conditions"] = conditions.to_wire()
-        try:
-            # Registration health is judged elsewhere: nobody may have written conditions since they were read.
-            body = {"metadata": {"resourceVersion": pool.metadata.resource_version}, "status": status}
-            written = await self._client.patch(
-                STORED_NODE_POOLS, pool.metadata.name, body, subresource="status"
-            )
-        except NotFoundError:
-            return
-        except ConflictError:
+        # Another controller writes registration health: the patch carries the version that was read.
+        if not await write_status(self._client, self._cluster.informers.pools, pool, status):
             self._queue.add(pool.metadata.name)
-            return
-        self._cluster.informers.pools.observe(written)
 
     def _patched(self, pool: NodePool, resources: dict[str, str]) -> dict[str, str | None]:
         """Takes out what no node has any more: a merge patch keeps what it does not name."""
         gone: dict[str, str | None] = {name: None for name in pool.status.resources if name not in resources}
         return {**gone, **resources}
-
-    def _measure(self, pool: NodePool, amounts: dict[str, int]) -> None:
-        name = pool.metadata.name
-        for resource, amount in amounts.items():
-            self._metrics.pool_usage.labels(resource, name).set(amount)
-        for resource, limit in pool.spec.limits.items():
-            try:
-                value = Resources.parse({resource: limit}).get(resource, 0)
-            except KarpenterError:
-                continue
-            self._metrics.pool_limit.labels(resource, name).set(value)
 
     async def _hash(self, pool: NodePool) -> None:
         """Writes the fingerprint on the pool, and anew on claims that carry one of another making."""
@@ -182,8 +207,8 @@ class NodePools:
         if any(each.get("message") == problem for each in known if isinstance(each, dict)):
             return
         status = {"conditions": conditions.to_wire()}
-        written = await self._client.patch(STORED_NODE_POOLS, name, {"status": status}, subresource="status")
-        self._cluster.informers.pools.observe(written)
+        if not await write_status(self._client, self._cluster.informers.pools, stored, status):
+            self._queue.add(name)
 
     def _tell(self, pool: NodePool | Stored, reason: str, message: str) -> None:
         self._recorder.tell(

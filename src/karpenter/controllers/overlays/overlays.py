@@ -26,10 +26,11 @@ from karpenter.controllers.overlays.applying import (
     in_order,
     read_overlay,
 )
+from karpenter.controllers.patches import write_status
 from karpenter.errors import KarpenterError
 from karpenter.kit.clock import Clock
 from karpenter.kit.workqueue import WorkQueue
-from karpenter.kube import Change, Client, Informer, NotFoundError
+from karpenter.kube import Change, Client, Informer
 from karpenter.kube.kinds import NODE_OVERLAYS
 from karpenter.model.instancetypes import InstanceType
 from karpenter.observe import Metrics, get_log, reporting
@@ -135,15 +136,10 @@ class Overlays:
             changed = conditions.true(VALIDATION_SUCCEEDED, now)
         if changed.conditions == overlay.status.conditions:
             return
-        body = {"status": {"conditions": changed.to_wire()}}
-        try:
-            written = await self._client.patch(
-                NODE_OVERLAYS, overlay.metadata.name, body, subresource="status"
-            )
-        except NotFoundError:
-            return
-        self.informer.observe(written)
-        if reason:
+        status = {"conditions": changed.to_wire()}
+        if not await write_status(self._client, self.informer, overlay, status):
+            self._again()
+        elif reason:
             self._log.error(
                 "nodeoverlay is not applied", NodeOverlay={"name": overlay.metadata.name}, error=words
             )

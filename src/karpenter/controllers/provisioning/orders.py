@@ -9,17 +9,23 @@ particular: it asks for what the template asks for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from karpenter.api import labels as names
 from karpenter.api.base import EMPTY, to_wire
+from karpenter.api.core import Pod
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.api.nodepool import NodePool
-from karpenter.controllers.tainting import reread
-from karpenter.kube import AlreadyExistsError, Client, KubeError
+from karpenter.controllers.patches import reread
+from karpenter.controllers.poolproblems import PoolProblems, Topic, sentence
+from karpenter.kit.quantity import QuantityError
+from karpenter.kube import AlreadyExistsError, Client, FencedError, KubeError
 from karpenter.kube.kinds import NODE_CLAIMS
+from karpenter.model.catalogue import Catalogue, bits
 from karpenter.model.hashes import POOL_HASH_VERSION, pool_hash
+from karpenter.model.pools import pool_limits
 from karpenter.model.requirements import Requirement, Requirements
 from karpenter.model.resources import Resources
 from karpenter.observe import Metrics, get_log
@@ -37,7 +43,16 @@ _NOT_FOR_CLAIMS: Final = (names.HOSTNAME, names.REGISTERED, names.INITIALIZED, n
 class Orders:
     """Creates claims; what is planned is ordered in the same way whoever planned it."""
 
-    def __init__(self, client: Client, cluster: Cluster, metrics: Metrics, *, controller: str) -> None:
+    def __init__(
+        self,
+        client: Client,
+        cluster: Cluster,
+        metrics: Metrics,
+        *,
+        controller: str,
+        problems: PoolProblems | None = None,
+    ) -> None:
+        self._problems = problems
         self._client = client
         self._cluster = cluster
         self._metrics = metrics
@@ -63,16 +78,50 @@ class Orders:
         if pool is None:
             return None
         manifest = claim_manifest(node, pool)
-        relaxed = str(node.min_values_relaxed).lower()
         details = {"requests": node.requests.to_quantities(), "instance-types": _types(node)}
-        return await self._send(manifest, node.pool, reason, name, annotations, relaxed, details)
+        send = partial(self._send, manifest, node.pool, reason, name, annotations, details, node.pods)
+        if name and self._cluster.informers.claims.get(name) is not None:
+            # It was ordered before, and is counted where the others are.
+            return await send()
+        return await self._within_limits(pool, {node.pool: node.catalogue}, partial(_largest, node), send)
 
     async def create_from_template(
         self, pool: NodePool, *, reason: str, name: str = "", annotations: Mapping[str, str] = EMPTY
     ) -> NodeClaim | None:
         """Creates a claim for what a pool's template asks for; None if that cannot be, which is logged."""
         manifest = template_manifest(pool)
-        return await self._send(manifest, pool.metadata.name, reason, name, annotations, "false", {})
+        send = partial(self._send, manifest, pool.metadata.name, reason, name, annotations)
+        return await self._within_limits(pool, {}, dict, send)
+
+    async def _within_limits(
+        self,
+        pool: NodePool,
+        catalogues: Mapping[str, Catalogue],
+        size: Callable[[], Mapping[str, int]],
+        send: Callable[[], Awaitable[NodeClaim | None]],
+    ) -> NodeClaim | None:
+        """Creates a claim if the pool's limits have room for it; they are checked and used up in one step."""
+        name = pool.metadata.name
+        if not pool.spec.limits:
+            return await send()
+        try:
+            limits = pool_limits(pool)
+        except QuantityError as error:
+            self._log.error("failed creating nodeclaim", NodePool={"name": name}, error=error)
+            return None
+
+        def count() -> Mapping[str, int]:
+            return self._cluster.used(catalogues).get(name, {})
+
+        with self._cluster.launches.reserve(name, {**size(), "nodes": 1}, limits, count) as kept:
+            if kept.exceeded:
+                # The plan did not include claims that were created since; the next plan does.
+                words = f"limit of {kept.exceeded} is used up"
+                self._log.info("did not create nodeclaim", NodePool={"name": name}, reason=words)
+                return None
+            claim = await send()
+            kept.is_created = claim is not None
+        return claim
 
     async def _send(
         self,
@@ -81,10 +130,11 @@ class Orders:
         reason: str,
         name: str,
         annotations: Mapping[str, str],
-        relaxed: str,
-        details: Mapping[str, Any],
+        details: Mapping[str, Any] = EMPTY,
+        pods: Sequence[Pod] = (),
     ) -> NodeClaim | None:
         metadata = manifest["metadata"]
+        relaxed = metadata["annotations"].get(names.MIN_VALUES_RELAXED, "false")
         metadata["annotations"] |= annotations
         if name:
             del metadata["generateName"]
@@ -99,7 +149,12 @@ class Orders:
             return found
         except KubeError as error:
             self._log.error("failed creating nodeclaim", NodePool={"name": pool}, error=error)
+            if self._problems is not None and not isinstance(error, FencedError):
+                words = f"the API server does not take its NodeClaim: {sentence(error)}"
+                self._problems.report(pool, Topic.CREATE, "NodeClaimNotCreated", words, pods=pods)
             return None
+        if self._problems is not None:
+            self._problems.resolved(pool, Topic.CREATE)
         self._cluster.informers.claims.observe(claim)
         self._metrics.claims_created.labels(reason=reason, nodepool=pool, min_values_relaxed=relaxed).inc()
         self._log.info(
@@ -184,6 +239,16 @@ def _narrowed(node: NewNode) -> Requirements:
     kept = tuple(types)[:_MOST_TYPES]
     asked = node.requirements[names.INSTANCE_TYPE].min_values
     return node.requirements.plus(Requirement.of(names.INSTANCE_TYPE, "In", kept, min_values=asked))
+
+
+def _largest(node: NewNode) -> dict[str, int]:
+    """Gives the most that a planned node may turn out to take of each resource."""
+    types = {id(each): each for each in map(node.catalogue.type_at, bits(node.usable))}
+    largest: dict[str, int] = {}
+    for kind in types.values():
+        for resource, amount in kind.capacity.items():
+            largest[resource] = max(largest.get(resource, 0), amount)
+    return largest
 
 
 def _types(node: NewNode) -> str:

@@ -14,11 +14,14 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import Final, Protocol
 
 from karpenter.api.core import Node, Pod
 from karpenter.api.labels import INITIALIZED
 from karpenter.api.nodeclaim import NodeClaim
+from karpenter.controllers.metrics import PodTimes
+from karpenter.controllers.poolproblems import PoolProblems, could_serve
 from karpenter.controllers.provisioning.following import Follower
 from karpenter.controllers.provisioning.foreseeing import foreseen
 from karpenter.controllers.provisioning.market import Market
@@ -33,13 +36,15 @@ from karpenter.controllers.provisioning.waiting import (
     wants_devices,
     wants_none_of_ours,
 )
+from karpenter.controllers.provisioning.zones import pods_by_zone
 from karpenter.kit.batching import BatchWindow
 from karpenter.kit.clock import Clock
+from karpenter.kit.rounds import one_round
 from karpenter.kube import Allowance, Change, Client, Recorder, Subject
 from karpenter.kube.kinds import PODS
 from karpenter.model.pods import stands_for_buffer
 from karpenter.model.snapshot import Snapshot
-from karpenter.observe import DecisionKind, DecisionLog, Metrics, get_log
+from karpenter.observe import DecisionKind, DecisionLog, Metrics, get_log, solving
 from karpenter.scheduling import NewNode, Plan, Rejection, SolveOptions
 from karpenter.state import Cluster, Member
 
@@ -61,6 +66,8 @@ _EVENTS_AT_ONCE: Final = 10
 _NEWS_IDLE_S: Final = 0.05
 _NEWS_MAX_S: Final = 0.5
 _EVERYBODY: Final = ""
+# Of more pools that are not used a pod is not told: an event holds no more.
+_MOST_CLOSED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +118,16 @@ class Provisioner:
         settings: ProvisionerSettings,
         order_lasts_s: float = 900.0,
         room: Room | None = None,
+        problems: PoolProblems | None = None,
+        before_order: Callable[[Iterable[str]], None] = lambda _: None,
+        pause: Callable[[str], str] = lambda _: "",
+        times: PodTimes | None = None,
     ) -> None:
         self._room = room
+        self._problems = problems or PoolProblems(cluster, recorder, clock)
+        self._before_order = before_order
+        self._pause = pause
+        self._times = times or PodTimes(metrics, clock)
         self._cluster = cluster
         self._market = market
         self._solver = solver
@@ -124,7 +139,7 @@ class Provisioner:
         self._order_lasts_s = order_lasts_s
         self._log = get_log("provisioner")
         self._last_found: frozenset[str] = frozenset()
-        self.orders = Orders(client, cluster, metrics, controller="provisioner")
+        self.orders = Orders(client, cluster, metrics, controller="provisioner", problems=self._problems)
         self.nominator = Nominator(client, cluster, is_on=settings.nominate, spares=self._is_kept)
         self.placer = (
             Placer(
@@ -164,14 +179,18 @@ class Provisioner:
                 group.create_task(self.placer.run())
             while True:
                 await self._window.wait()
-                await self.provision()
+                with one_round(self._clock):
+                    await self.provision()
 
     async def provision(self) -> Plan:
         """Decides for everything that waits now, and orders what is needed."""
         waiting = self.waiting()
+        self._times.seen(waiting)
+        self._count_ignored()
         pods = (*waiting, *(self._room.pods() if self._room is not None else ()))
         if not pods:
             self._last_found = frozenset()
+            self._metrics.pending_pods_by_zone.replace({})
             return Plan()
         found = frozenset(pod.metadata.uid for pod in waiting)
         if found and found != self._last_found:
@@ -182,6 +201,7 @@ class Provisioner:
         if self._room is not None:
             self._room.placed(snapshot, plan)
         self._report(plan)
+        self._measure(snapshot, waiting, plan)
         ordered = await self._order(plan)
         self._promise(plan, ordered)
         self._refuse(plan.rejections)
@@ -218,15 +238,13 @@ class Provisioner:
             self._settings.options,
             expired=lambda: given_up.is_set() or self._clock.monotonic() > deadline,
         )
-        self._metrics.queue_depth.labels("provisioner").set(len(pods))
         solver = self._solver if self._is_followed() else partial(foreseen, self._solver)
         try:
-            plan = await asyncio.to_thread(solver, snapshot, pods, options)
+            with solving(self._metrics, self._clock, "provisioner", len(pods)):
+                plan = await asyncio.to_thread(solver, snapshot, pods, options)
         finally:
             # A thread cannot be cancelled, and the process waits for it to end.
             given_up.set()
-        self._metrics.queue_depth.labels("provisioner").set(0)
-        self._metrics.solve_seconds.labels("provisioner").observe(self._clock.monotonic() - started)
         if plan.unfinished:
             # Those that were left out come first in the next window, which opens at once.
             self._window.trigger("unfinished")
@@ -271,11 +289,36 @@ class Provisioner:
                 lower_bound_per_hour=plan.lower_bound_per_hour,
             )
 
+    def _measure(self, snapshot: Snapshot, waiting: tuple[Pod, ...], plan: Plan) -> None:
+        placed = (*(each.pods for each in plan.new_nodes), *plan.existing.values())
+        self._times.decided(chain.from_iterable(placed), (p for each in plan.rejections for p in each.pods))
+        pending = (pod for pod in waiting if not pod.spec.node_name)
+        zones = pods_by_zone(pending, snapshot.storage)
+        self._metrics.pending_pods_by_zone.replace(
+            {("provisioner", zone): float(number) for zone, number in zones.items()}
+        )
+
+    def _count_ignored(self) -> None:
+        ignored = (
+            pod
+            for pod in self._cluster.unbound()
+            if self._settings.ignore_devices and wants_devices(pod) and is_unplaced(pod)
+        )
+        self._metrics.ignored_pods.set(sum(1 for _ in ignored))
+
     async def _order(self, plan: Plan) -> Mapping[int, NodeClaim]:
-        """Creates a claim for each planned node and gives those that could be, by position."""
+        """Creates a claim for each planned node and gives those that could be, by position.
+
+        Pods that left a node of theirs unused are counted first: it may be the failure that pauses their pool.
+        """
+        self._before_order(pod.metadata.uid for node in plan.new_nodes for pod in node.pods)
         free = asyncio.Semaphore(_CREATED_AT_ONCE)
 
         async def create(position: int, node: NewNode) -> tuple[int, NodeClaim] | None:
+            pause = self._pause(node.pool)
+            if pause:
+                self._problems.tell_pods(node.pool, pause, node.pods)
+                return None
             async with free:
                 claim = await self.orders.create(node)
             return (position, claim) if claim is not None else None
@@ -309,13 +352,14 @@ class Provisioner:
     def _refuse(self, rejections: Iterable[Rejection]) -> None:
         for rejection in rejections:
             told = False
+            message = self._with_closed(rejection)
             for pod in rejection.pods:
                 if wants_none_of_ours(pod) or stands_for_buffer(pod):
                     continue
                 told |= self._recorder.tell(
                     Subject.of(PODS, pod),
                     "FailedScheduling",
-                    rejection.message,
+                    message,
                     type="Warning",
                     quiet_s=_FAILED_QUIET_S,
                 )
@@ -325,19 +369,33 @@ class Provisioner:
                     "could not schedule pod",
                     Pod={"namespace": first.metadata.namespace, "name": first.metadata.name},
                     pods=len(rejection.pods),
-                    error=rejection.message,
+                    error=message,
                 )
                 self._decisions.record(
                     DecisionKind.REFUSE,
                     *(f"Pod/{pod.metadata.namespace}/{pod.metadata.name}" for pod in rejection.pods[:20]),
                     reason=str(rejection.reasons[0].cause) if rejection.reasons else "Unknown",
-                    message=rejection.message,
+                    message=message,
                     pods=len(rejection.pods),
                 )
+
+    def _with_closed(self, rejection: Rejection) -> str:
+        """Return why pods are refused, with what is wrong with the pools that are meant for them."""
+        parts = [rejection.message]
+        for name, pool in sorted(self._cluster.effective.pools.items()):
+            closed = self._market.closed.get(name, "")
+            why = [f"makes no node: {closed}"] if closed else []
+            why += [each for each in self._problems.about(name) if each not in closed]
+            if why and could_serve(pool, rejection.pods[0]):
+                parts.append(f"NodePool {name} {'; '.join(why)}")
+            if len(parts) > _MOST_CLOSED:
+                break
+        return "; ".join(parts)
 
     async def _look_again(self) -> None:
         while True:
             await self._clock.sleep(_LOOK_AGAIN_S)
+            self._count_ignored()
             for pod in self.waiting():
                 self._window.trigger(pod.metadata.uid)
             if self._room is not None and self._room.pods():

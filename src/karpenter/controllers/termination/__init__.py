@@ -3,9 +3,11 @@
 
 ================  ==========================================================================================
 ``draining``      which pods must leave, in which order, and which are past waiting
+``podlists``      the pods of a node by the API server's own list
 ``evicting``      asks pods to leave, at their own pace
 ``nodes``         the end of a Node
 ``claims``        the end of a NodeClaim
+``instances``     the end of an instance, and what is told where the cloud refuses it
 ================  ==========================================================================================
 """
 

@@ -12,12 +12,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from karpenter.api import labels as names
-from karpenter.api.conditions import INSTANCE_TERMINATING, NODE_CLAIM, ConditionSet
+from karpenter.api.conditions import INSTANCE_TERMINATING, is_true
 from karpenter.api.core import Node
 from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.api.nodeclaim import NodeClaim
-from karpenter.cloud.errors import NodeClaimNotFoundError
 from karpenter.cloud.protocol import CloudProvider, Machine
+from karpenter.controllers.patches import remove_finalizer, reread
+from karpenter.controllers.termination.instances import InstanceTermination
 from karpenter.kit.clock import Clock
 from karpenter.kit.durations import DurationError, parse_duration
 from karpenter.kit.workqueue import WorkQueue
@@ -43,10 +44,10 @@ def termination_time(claim: NodeClaim) -> datetime | None:
     if not claim.spec.termination_grace_period or claim.metadata.deletion_timestamp is None:
         return None
     try:
-        grace = parse_duration(claim.spec.termination_grace_period).timedelta
+        grace = parse_duration(claim.spec.termination_grace_period)
     except DurationError:
         return None
-    return claim.metadata.deletion_timestamp + grace
+    return grace.ends(claim.metadata.deletion_timestamp)
 
 
 class ClaimTermination:
@@ -78,6 +79,15 @@ class ClaimTermination:
             workers=workers,
             on_error=reporting(self._log, metrics, "nodeclaim.termination", "NodeClaim"),
         )
+        self._instances = InstanceTermination(
+            client=client,
+            cluster=cluster,
+            cloud=cloud,
+            recorder=recorder,
+            metrics=metrics,
+            clock=clock,
+            log=self._log,
+        )
         cluster.informers.claims.on_change(self._claim_changed)
         cluster.informers.nodes.on_change(self._node_changed)
 
@@ -102,7 +112,7 @@ class ClaimTermination:
             # The node's own end wakes us.
             return _LOOK_AGAIN_S
         if claim.status.provider_id:
-            if not await self._terminate(claim, claim.status.provider_id):
+            if await self._has_node(claim) or not await self._terminate(claim, claim.status.provider_id):
                 return _LOOK_AGAIN_S
         elif not await self._nothing_launched(claim):
             return _LOOK_AGAIN_S
@@ -114,9 +124,19 @@ class ClaimTermination:
         return tuple(
             node
             for node in self._cluster.informers.nodes.by("provider_id", claim.status.provider_id)
-            if names.TERMINATION_FINALIZER in node.metadata.finalizers
-            or names.REGISTERED in node.metadata.labels
+            if _is_own(node)
         )
+
+    async def _has_node(self, claim: NodeClaim) -> bool:
+        """Tells whether the server has a node of the claim that the informer lacks, and lets the informer know."""
+        # When the end of the instance has been ordered there is nothing left to drain.
+        is_ending = is_true(claim.status.conditions, INSTANCE_TERMINATING)
+        name = claim.status.node_name if not is_ending else ""
+        node = await reread(self._client, NODES, name) if name else None
+        if node is None or node.spec.provider_id != claim.status.provider_id or not _is_own(node):
+            return False
+        self._cluster.informers.nodes.observe(node)
+        return bool(self._nodes_of(claim))
 
     async def _delete_node(self, node: Node) -> None:
         try:
@@ -143,21 +163,7 @@ class ClaimTermination:
 
     async def _terminate(self, claim: NodeClaim, provider_id: str) -> bool:
         """Orders the instance to go; tells whether it is gone."""
-        try:
-            await self._cloud.delete(provider_id)
-            await self._cloud.get(provider_id)
-        except NodeClaimNotFoundError:
-            return True
-        conditions = ConditionSet.of(NODE_CLAIM, claim.metadata, claim.status.conditions)
-        if not conditions.is_true(INSTANCE_TERMINATING):
-            changed = conditions.true(INSTANCE_TERMINATING, self._clock.now())
-            status = {"conditions": changed.to_wire()}
-            self._cluster.informers.claims.observe(
-                await self._client.patch(
-                    NODE_CLAIMS, claim.metadata.name, {"status": status}, subresource="status"
-                )
-            )
-        return False
+        return await self._instances.end(provider_id, claim)
 
     async def _nothing_launched(self, claim: NodeClaim) -> bool:
         """Makes sure that a launch whose answer was lost leaves no instance behind."""
@@ -171,19 +177,16 @@ class ClaimTermination:
         return not own
 
     async def _let_go(self, claim: NodeClaim) -> None:
-        left = [each for each in claim.metadata.finalizers if each != names.TERMINATION_FINALIZER]
-        current = self._cluster.informers.claims.get(claim.metadata.name) or claim
-        change = {"metadata": {"finalizers": left, "resourceVersion": current.metadata.resource_version}}
-        try:
-            changed = await self._client.patch(NODE_CLAIMS, claim.metadata.name, change)
-        except NotFoundError:
+        claims = self._cluster.informers.claims
+        # Its conditions may have changed since it was read: when the end of the instance was ordered is one.
+        current = claims.get(claim.metadata.name) or claim
+        if not await remove_finalizer(self._client, claims, claim, names.TERMINATION_FINALIZER):
             return
-        if not changed.metadata.finalizers:
-            self._cluster.informers.claims.observe_gone(changed)
         pool = claim.metadata.labels.get(names.NODEPOOL, "")
         zone = claim.metadata.labels.get(names.ZONE, "")
         kind = claim.metadata.labels.get(names.CAPACITY_TYPE, "")
         self._metrics.claims_terminated.labels(pool, kind, zone).inc()
+        self._measure_instance(current, pool)
         if claim.metadata.deletion_timestamp is not None:
             took = self._clock.now() - claim.metadata.deletion_timestamp
             self._metrics.claim_termination_seconds.labels(pool).observe(max(took / timedelta(seconds=1), 0))
@@ -201,6 +204,13 @@ class ClaimTermination:
             provider_id=claim.status.provider_id,
         )
 
+    def _measure_instance(self, claim: NodeClaim, pool: str) -> None:
+        for each in claim.status.conditions:
+            ordered_at = each.last_transition_time
+            if each.type == INSTANCE_TERMINATING and each.status == "True" and ordered_at is not None:
+                took_s = max((self._clock.now() - ordered_at).total_seconds(), 0.0)
+                self._metrics.instance_termination_seconds.labels(pool).observe(took_s)
+
     def _claim_changed(self, change: Change[NodeClaim]) -> None:
         if change.new is not None and change.new.metadata.deletion_timestamp is not None:
             self._queue.add(change.new.metadata.name)
@@ -209,3 +219,7 @@ class ClaimTermination:
         for claim in self._cluster.informers.claims.by("provider_id", change.object.spec.provider_id):
             if claim.metadata.deletion_timestamp is not None:
                 self._queue.add(claim.metadata.name)
+
+
+def _is_own(node: Node) -> bool:
+    return names.TERMINATION_FINALIZER in node.metadata.finalizers or names.REGISTERED in node.metadata.labels

@@ -16,6 +16,7 @@ from typing import Final
 
 from karpenter.api import labels as names
 from karpenter.api.core import Pod
+from karpenter.kit.durations import later
 from karpenter.model.pods import (
     do_not_disrupt,
     is_critical,
@@ -68,7 +69,7 @@ def must_leave(pod: Pod, now: datetime) -> bool:
 def is_stuck(pod: Pod, now: datetime) -> bool:
     """Tells whether a pod should have ended long ago, so that its kubelet is gone."""
     ending = pod.metadata.deletion_timestamp
-    return ending is not None and now > ending + _STUCK_AFTER
+    return ending is not None and now > later(ending, _STUCK_AFTER)
 
 
 def draining(pods: Iterable[Pod], now: datetime, deadline: datetime | None = None) -> Draining:
@@ -104,7 +105,7 @@ def _is_late(pod: Pod, now: datetime, deadline: datetime) -> bool:
         return pod.metadata.deletion_timestamp is not None and pod.metadata.deletion_timestamp > deadline
     grace = pod.spec.termination_grace_period_seconds
     grace_s = _DEFAULT_GRACE_S if grace is None else grace
-    return now > deadline - timedelta(seconds=grace_s)
+    return now > later(deadline, -grace_s)
 
 
 def _grace_left(now: datetime, deadline: datetime | None) -> int:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks pods to leave, one request each, and waits longer each time a budget says no.
+"""Asks pods to leave, one request each, and waits longer each time a budget or the server says no.
 
 A pod is asked at most once at a time, whoever wants it gone; who is gone is forgotten. Nothing waits in line behind a
-pod whose budget has nothing left. Some pods wait for their turn (`departures`).
+pod that cannot be evicted, whatever the reason: it is named in an event of its node and tried again later.
+
+Some pods wait for their turn (`departures`).
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from karpenter.kube import (
     TooManyRequestsError,
 )
 from karpenter.kube.kinds import NODES, PODS
-from karpenter.observe import Metrics
+from karpenter.observe import Metrics, get_log
 
 __all__ = ["Evictions"]
 
@@ -48,6 +50,7 @@ class Evictions:
         self._recorder = recorder
         self._metrics = metrics
         self._departures = departures
+        self._log = get_log("node.termination")
         self._failures: BackoffTable[str] = BackoffTable(clock, _BACKOFF)
         self._free = asyncio.Semaphore(_AT_ONCE)
 
@@ -58,9 +61,10 @@ class Evictions:
         ]
         await asyncio.gather(*(self._evict(pod, node, reason) for pod in due))
 
-    async def force(self, pods: Iterable[tuple[Pod, int]], reason: str) -> None:
+    async def force(self, pods: Iterable[tuple[Pod, int]], node: Node, reason: str) -> None:
         """Deletes pods past all waiting, each with the seconds that it still gets."""
-        await asyncio.gather(*(self._delete(pod, grace_s, reason) for pod, grace_s in pods))
+        due = [(pod, grace_s) for pod, grace_s in pods if self._failures.is_ready(pod.metadata.uid)]
+        await asyncio.gather(*(self._delete(pod, grace_s, node, reason) for pod, grace_s in due))
 
     async def _evict(self, pod: Pod, node: Node, reason: str) -> None:
         async with self._free:
@@ -70,24 +74,15 @@ class Evictions:
                 self._settled(pod, error.status)
                 return
             except ApiError as error:
+                # A budget with nothing left, a webhook that refuses, or a right that is missing.
                 self._metrics.eviction_requests.labels(str(error.status)).inc()
-                if not isinstance(error, TooManyRequestsError) and error.status != 500:
-                    raise
-                # A budget with nothing left, or two budgets on one pod, which the server calls an error of its own.
-                self._failures.failed(pod.metadata.uid)
-                self._recorder.tell(
-                    Subject.of(NODES, node),
-                    "FailedDraining",
-                    f"Failed to drain node, pod {pod.metadata.namespace}/{pod.metadata.name}: {error.message}",
-                    type="Warning",
-                    about=f"budget {pod.metadata.uid}",
-                )
+                self._refused(pod, node, error)
                 return
         self._settled(pod, 200)
         self._metrics.pods_drained.labels(reason).inc()
         self._recorder.tell(Subject.of(PODS, pod), "Evicted", f"Evicted pod: {reason}")
 
-    async def _delete(self, pod: Pod, grace_s: int, reason: str) -> None:
+    async def _delete(self, pod: Pod, grace_s: int, node: Node, reason: str) -> None:
         namespace, name = pod.metadata.namespace, pod.metadata.name
         self._recorder.tell(
             Subject.of(PODS, pod),
@@ -100,6 +95,22 @@ class Evictions:
                 await self._client.delete(PODS, name, namespace, uid=pod.metadata.uid, grace_period_s=grace_s)
             except (NotFoundError, ConflictError):
                 return
+            except ApiError as error:
+                self._refused(pod, node, error)
+
+    def _refused(self, pod: Pod, node: Node, error: ApiError) -> None:
+        """Lets a pod wait before it is tried again, and says on its node that it holds up draining."""
+        self._failures.failed(pod.metadata.uid)
+        name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        is_news = self._recorder.tell(
+            Subject.of(NODES, node),
+            "FailedDraining",
+            f"Failed to drain node, pod {name}: {error.message}",
+            type="Warning",
+            about=f"budget {pod.metadata.uid}",
+        )
+        if is_news and not isinstance(error, TooManyRequestsError):
+            self._log.error("failed evicting pod", Node={"name": node.metadata.name}, Pod=name, error=error)
 
     def _settled(self, pod: Pod, code: int) -> None:
         self._failures.reset(pod.metadata.uid)

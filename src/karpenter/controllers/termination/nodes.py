@@ -7,6 +7,8 @@ node whose instance is gone already has nobody to drain to: it is let go at once
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -16,7 +18,6 @@ from karpenter.api.conditions import (
     DISRUPTION_REASON,
     DRAINED,
     INSTANCE_TERMINATING,
-    NODE_CLAIM,
     READY,
     VOLUMES_DETACHED,
     ConditionSet,
@@ -27,9 +28,13 @@ from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.cloud.errors import NodeClaimNotFoundError
 from karpenter.cloud.protocol import CloudProvider
+from karpenter.controllers.patches import change_conditions, patch_decided, remove_finalizer
+from karpenter.controllers.tainting import is_tainted
 from karpenter.controllers.termination.claims import termination_time
 from karpenter.controllers.termination.draining import draining, must_leave
 from karpenter.controllers.termination.evicting import Evictions
+from karpenter.controllers.termination.instances import InstanceTermination
+from karpenter.controllers.termination.podlists import pods_left
 from karpenter.kit.clock import Clock
 from karpenter.kit.workqueue import WorkQueue
 from karpenter.kube import Change, Client, ConflictError, NotFoundError, Recorder, Subject
@@ -44,6 +49,7 @@ _LOOK_AGAIN_S: Final = 1.0
 _INSTANCE_AGAIN_S: Final = 5.0
 # Pods that the scheduler bound just before it saw the taint must have shown up by then.
 _LEAST_DRAIN: Final = timedelta(seconds=5)
+_MOST_NAMED: Final = 5
 
 
 class NodeTermination:
@@ -77,6 +83,15 @@ class NodeTermination:
             workers=workers,
             on_error=reporting(self._log, metrics, "node.termination", "Node"),
         )
+        self._instances = InstanceTermination(
+            client=client,
+            cluster=cluster,
+            cloud=cloud,
+            recorder=recorder,
+            metrics=metrics,
+            clock=clock,
+            log=self._log,
+        )
         cluster.informers.nodes.on_change(self._node_changed)
         cluster.informers.pods.on_change(self._pod_changed)
         cluster.informers.attachments.on_change(self._attachment_changed)
@@ -102,6 +117,8 @@ class NodeTermination:
         drained = await self._drain(node, claim, deadline)
         if not drained or not await self._volumes(node, claim, deadline):
             return _LOOK_AGAIN_S
+        if not await self._is_empty(node, claim, deadline):
+            return _LOOK_AGAIN_S
         if not await self._terminate(node, claim):
             return _INSTANCE_AGAIN_S
         await self._let_go(node, claim)
@@ -125,19 +142,17 @@ class NodeTermination:
         return False
 
     async def _taint(self, node: Node) -> Node:
-        taints = [taint for taint in node.spec.taints if not same_taint(taint, names.DISRUPTED_TAINT)]
-        label = node.metadata.labels.get(names.EXCLUDE_FROM_LOAD_BALANCERS)
-        if len(taints) < len(node.spec.taints) and label:
+        if is_tainted(node) and node.metadata.labels.get(names.EXCLUDE_FROM_LOAD_BALANCERS):
             return node
-        change = {
-            "metadata": {
-                "labels": {names.EXCLUDE_FROM_LOAD_BALANCERS: "karpenter"},
-                "resourceVersion": node.metadata.resource_version,
-            },
-            "spec": {"taints": [to_wire(each) for each in (*taints, names.DISRUPTED_TAINT)]},
-        }
-        changed = await self._client.patch(NODES, node.metadata.name, change)
-        self._cluster.informers.nodes.observe(changed)
+
+        def decide(found: Node) -> Mapping[str, Any]:
+            taints = [taint for taint in found.spec.taints if not same_taint(taint, names.DISRUPTED_TAINT)]
+            return {
+                "metadata": {"labels": {names.EXCLUDE_FROM_LOAD_BALANCERS: "karpenter"}},
+                "spec": {"taints": [to_wire(each) for each in (*taints, names.DISRUPTED_TAINT)]},
+            }
+
+        changed = await patch_decided(self._client, self._cluster.informers.nodes, node, decide) or node
         self._log.info(
             "tainted node",
             Node={"name": node.metadata.name},
@@ -150,8 +165,9 @@ class NodeTermination:
         now = self._clock.now()
         found = draining(self._cluster.pods_on(node.metadata.name), now, deadline)
         reason = _disruption_reason(claim)
-        await self._evictions.force(found.force, reason)
-        await self._evictions.evict(found.evict, node, reason)
+        await asyncio.gather(
+            self._evictions.force(found.force, node, reason), self._evictions.evict(found.evict, node, reason)
+        )
         for pod in found.protected:
             self._recorder.tell(
                 Subject.of(NODES, node),
@@ -180,6 +196,23 @@ class NodeTermination:
         await self._condition(claim, DRAINED, "True", "Drained", "")
         self._metrics.nodes_drained.labels(claim.metadata.labels.get(names.NODEPOOL, "")).inc()
         return True
+
+    async def _is_empty(self, node: Node, claim: NodeClaim | None, deadline: datetime | None) -> bool:
+        """Tells whether the server, too, knows no pod that must leave; those that the informer lacks are drained."""
+        if claim is not None and is_true(claim.status.conditions, INSTANCE_TERMINATING):
+            return True
+        left = await pods_left(
+            self._client, self._cluster, node.metadata.name, self._clock.now(), deadline=deadline
+        )
+        if left:
+            self._recorder.tell(
+                Subject.of(NODES, node),
+                "FailedDraining",
+                f"Failed to drain node, the API server has pods on it: {', '.join(left[:_MOST_NAMED])}",
+                type="Warning",
+                about="pods of the server",
+            )
+        return not left
 
     async def _volumes(self, node: Node, claim: NodeClaim | None, deadline: datetime | None) -> bool:
         """Waits until the volumes of drained pods are detached; tells whether they are."""
@@ -230,26 +263,12 @@ class NodeTermination:
     async def _terminate(self, node: Node, claim: NodeClaim | None) -> bool:
         """Orders the instance to go; tells whether it is gone."""
         provider_id = node.spec.provider_id
-        if not provider_id:
-            return True
-        try:
-            await self._cloud.delete(provider_id)
-            await self._cloud.get(provider_id)
-        except NodeClaimNotFoundError:
-            return True
-        await self._condition(claim, INSTANCE_TERMINATING, "True", INSTANCE_TERMINATING, "")
-        return False
+        return not provider_id or await self._instances.end(provider_id, claim, node)
 
     async def _let_go(self, node: Node, claim: NodeClaim | None) -> None:
-        current = self._cluster.informers.nodes.get(node.metadata.name) or node
-        left = [each for each in current.metadata.finalizers if each != names.TERMINATION_FINALIZER]
-        change = {"metadata": {"finalizers": left, "resourceVersion": current.metadata.resource_version}}
-        try:
-            changed = await self._client.patch(NODES, node.metadata.name, change)
-        except NotFoundError:
+        nodes = self._cluster.informers.nodes
+        if not await remove_finalizer(self._client, nodes, node, names.TERMINATION_FINALIZER):
             return
-        if not changed.metadata.finalizers:
-            self._cluster.informers.nodes.observe_gone(changed)
         pool = node.metadata.labels.get(names.NODEPOOL, "")
         self._metrics.nodes_terminated.labels(pool, node.metadata.labels.get(names.ZONE, "")).inc()
         if node.metadata.deletion_timestamp is not None:
@@ -269,23 +288,16 @@ class NodeTermination:
     ) -> None:
         if claim is None:
             return
-        current = self._cluster.informers.claims.get(claim.metadata.name) or claim
-        conditions = ConditionSet.of(NODE_CLAIM, current.metadata, current.status.conditions)
         now = self._clock.now()
-        if status == "True":
-            changed = conditions.true(kind, now, reason=reason, message=message)
-        elif status == "False":
-            changed = conditions.false(kind, now, reason=reason, message=message)
-        else:
-            changed = conditions.unknown(kind, now, reason=reason, message=message)
-        if changed.conditions == current.status.conditions:
-            return
-        body: dict[str, Any] = {"status": {"conditions": changed.to_wire()}}
-        try:
-            written = await self._client.patch(NODE_CLAIMS, claim.metadata.name, body, subresource="status")
-        except NotFoundError:
-            return
-        self._cluster.informers.claims.observe(written)
+
+        def change(conditions: ConditionSet) -> ConditionSet:
+            if status == "True":
+                return conditions.true(kind, now, reason=reason, message=message)
+            if status == "False":
+                return conditions.false(kind, now, reason=reason, message=message)
+            return conditions.unknown(kind, now, reason=reason, message=message)
+
+        await change_conditions(self._client, self._cluster, claim, change)
 
     def _node_changed(self, change: Change[Node]) -> None:
         if change.new is not None and change.new.metadata.deletion_timestamp is not None:

@@ -75,6 +75,7 @@ class _Head(msgspec.Struct, frozen=True, tag="head"):
     cluster_version: str
     bare: bool
     seed: int
+    instance_profiles: tuple[str, ...] = ()
 
 
 class _Call(msgspec.Struct, frozen=True, tag="call"):
@@ -132,6 +133,7 @@ class Journal:
             cluster_version=options.cluster_version,
             bare=options.bare,
             seed=options.seed,
+            instance_profiles=options.instance_profiles,
         )
         self._open("wb")
         self._write(head)
@@ -201,7 +203,7 @@ class Journal:
         return world
 
     def _check(self, head: _Head, options: Options) -> None:
-        for name in ("region", "cluster", "cluster_version", "bare", "seed"):
+        for name in ("region", "cluster", "cluster_version", "bare", "seed", "instance_profiles"):
             had, wanted = getattr(head, name), getattr(options, name)
             if had != wanted:
                 raise JournalError(

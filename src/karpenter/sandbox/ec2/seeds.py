@@ -60,6 +60,8 @@ def seeded(clock: ModelClock | None = None, options: Options | None = None) -> W
     now = world.clock.now()
     release(world, now - timedelta(days=35))
     release(world, now - timedelta(days=5))
+    for name in world.options.instance_profiles:
+        world.iam.add_profile(name, now).roles.append(world.iam.role(world.node_role))
     return world
 
 

@@ -44,6 +44,7 @@ class Options:
     """What a world is made from; the same options and calls give the same world again.
 
     ``bare`` leaves out all that an installation of Karpenter adds to a cluster: roles, queue, tags, access.
+    ``instance_profiles`` are made beforehand, with the node role in them.
     """
 
     region: str = DEFAULT_REGION
@@ -53,6 +54,7 @@ class Options:
     cluster_endpoint: str = ""
     cluster_ca: str = ""
     bare: bool = False
+    instance_profiles: tuple[str, ...] = ()
     seed: int = 0
     limits: Limits = field(default_factory=Limits)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain HTTP to a sandbox's API and to its EC2 model, one call at a time, for commands that look and poke.
+"""HTTP to a sandbox's API and to its EC2 model, one call at a time, for commands that look and poke.
 
 The product's own client is not used here: the sandbox knows nothing of the product.
 """
@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import ssl
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -22,9 +24,12 @@ _MANAGER: Final = "karpenter-sandbox"
 _MERGE: Final = "application/merge-patch+json"
 
 
-def answers(url: str, timeout_s: float = 1.0) -> bool:
-    """Tells whether an address answers 200."""
-    caller = _Http(url, timeout_s=timeout_s)
+def answers(url: str, timeout_s: float = 1.0, *, authority: Path | None = None) -> bool:
+    """Return whether an address answers 200; over TLS the authority's certificate must be there already."""
+    try:
+        caller = _Http(url, timeout_s=timeout_s, authority=authority)
+    except FileNotFoundError:
+        return False
     try:
         return caller.send("GET", urlsplit(url).path or "/")[0] == 200
     except CallError:
@@ -50,11 +55,22 @@ def text_at(url: str) -> str:
 
 
 class _Http:
-    def __init__(self, url: str, token: str = "", *, timeout_s: float = _TIMEOUT_S) -> None:
+    def __init__(
+        self, url: str, token: str = "", *, timeout_s: float = _TIMEOUT_S, authority: Path | None = None
+    ) -> None:
         self.url = url
         parts = urlsplit(url)
         assert parts.hostname is not None  # noqa: S101 - addresses are made here
-        self._connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout_s)
+        self._connection = (
+            http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout_s)
+            if parts.scheme == "http"
+            else http.client.HTTPSConnection(
+                parts.hostname,
+                parts.port,
+                timeout=timeout_s,
+                context=ssl.create_default_context(cafile=authority),
+            )
+        )
         self._token = token
 
     def send(
@@ -95,10 +111,16 @@ class _Http:
 
 
 class KubeApi:
-    """The Kubernetes API of a sandbox."""
+    """The Kubernetes API of a sandbox.
 
-    def __init__(self, url: str, token: str) -> None:
-        self._http = _Http(url, token)
+    Args:
+        url: Its address.
+        token: Who calls.
+        authority: The file with the certificate that the server is known by.
+    """
+
+    def __init__(self, url: str, token: str, authority: Path | None = None) -> None:
+        self._http = _Http(url, token, authority=authority)
         self._plurals: dict[tuple[str, str], tuple[str, bool]] = {}
 
     def close(self) -> None:

@@ -7,7 +7,7 @@
       record.json    what it consists of; the token is in it
       kubeconfig     for kubectl
       logs/          a file for each program, and the one of its run before
-      kube/          the API's objects
+      kube/          the API's objects, and its certificate
       ec2.journal    what happened in the EC2 model
       running/       a file for each program, locked for as long as it lives
 
@@ -27,6 +27,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from karpenter.sandbox.kube.serving.certificates import CERTIFICATE
 from karpenter.sandbox.stack.errors import BusyError, SandboxNameError, StackError
 
 __all__ = ["DEFAULT_NAME", "Home", "default_root", "homes"]
@@ -72,6 +73,8 @@ class Home:
         self.record = self.directory / _RECORD
         self.kubeconfig = self.directory / "kubeconfig"
         self.data = self.directory / "kube"
+        self.authority = self.data / CERTIFICATE
+        """The certificate that the API is known by."""
         self.journal = self.directory / "ec2.journal"
         self.owner = self.directory / "running" / "owner"
         """Locked by the command that the processes are to end with."""

@@ -2,8 +2,10 @@
 """A sandbox as a whole: up, down, status, reset.
 
 ``up`` starts whatever of it does not run, so it also mends: ports, token and objects stay what they were, and the
-programs that live notice nothing but an outage. A sandbox that could not be brought up is taken down again; one that
-could not be mended stays as it is. ``down`` leaves no process and no port; the API's objects stay on request.
+programs that live notice nothing but an outage. Where all of them have ended without ``down``, killed or with the
+machine, what was written down is taken up again. A new sandbox that could not be brought up is taken down again; one
+that could not be mended stays as it is. ``down`` leaves no process and no port; what is in the cluster and in the
+account stays on request.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -32,15 +34,17 @@ from karpenter.sandbox.stack.errors import (
     StoppedError,
 )
 from karpenter.sandbox.stack.home import Home
-from karpenter.sandbox.stack.manifests import default_pool, definitions
+from karpenter.sandbox.stack.manifests import default_pool, definitions, storage_class
 from karpenter.sandbox.stack.pieces import FIRST, Piece, pieces, port_names
 from karpenter.sandbox.stack.record import Options, Record, load, save
 
-__all__ = ["DOWN", "PARTLY", "UP", "PieceStatus", "Stack", "Status"]
+__all__ = ["DOWN", "PARTLY", "UP", "PieceStatus", "Stack", "Started", "Status"]
 
 UP: Final = "up"
 PARTLY: Final = "partly up"
 DOWN: Final = "down"
+# What cannot be changed once there is an account that was made from it.
+_LASTING: Final = ("region", "cluster_name", "kubernetes_version", "bare", "instance_profiles")
 # The model before the API: the controller gives its lease up there.
 _LAST: Final = ("ec2", "kube")
 _LOOK_AGAIN_S: Final = 0.05
@@ -74,6 +78,23 @@ class Status:
         if not running:
             return DOWN
         return UP if running == len(self.pieces) else PARTLY
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What ``up`` did.
+
+    Attributes:
+        record: What the sandbox is now.
+        names: The programs that were started.
+        restored: Whether there was something to take up again, and none of its programs ran.
+        lost: What should have been there and was not, in words; empty if nothing is missing.
+    """
+
+    record: Record
+    names: tuple[str, ...]
+    restored: bool = False
+    lost: tuple[str, ...] = ()
 
 
 class Stack:
@@ -110,41 +131,55 @@ class Stack:
         owned: bool = False,
         pool: bool = False,
         given: Sequence[str] = (),
-    ) -> tuple[Record, list[str]]:
-        """Brings the sandbox up, or mends it, and gives what it is with the names of what was started.
+        fresh: bool = False,
+    ) -> Started:
+        """Bring the sandbox up, or mend it.
 
         Args:
             options: How it is to be.
             ports: Ports that were asked for, by name; the others are free ones.
             owned: Whether its processes end with the holder of the owner's lock, see ``owning``.
             pool: Whether to apply the default NodePool.
-            given: The options that were asked for and not just left at their defaults; one that runs, or was kept, must
-                agree with these.
+            given: The options that were asked for and not just left at their defaults; one that runs must agree with
+                these, and so must what was written down of one that does not.
+            fresh: Whether to begin with nothing in it, whatever was there.
 
         Raises:
             StackError: A port is taken, it runs with other options, or one of its programs does not come up.
         """
         with self.home.locked():
             self.home.make()
-            record = load(self.home.record)
-            alive = self._alive(record) if record is not None else []
-            if record is None or not alive:
-                record = self._fresh(record, options, ports or {}, given, owned=owned)
+            before = load(self.home.record)
+            if before is not None and fresh:
+                self._stop(before)
+                before = None
+            alive = self._alive(before) if before is not None else []
+            lost: tuple[str, ...] = ()
+            if before is None:
+                self.home.empty()
+                self.home.make()
+                record = self._new(options, ports or {}, owned=owned)
+            elif alive:
+                _agree(before, options, ports or {}, given)
+                record = before
             else:
-                _agree(record, options, ports or {}, given)
+                lost = self._missing()
+                record = self._restored(before, options, ports or {}, given, owned=owned)
             try:
-                started = self._start_all(record, alive, pool=pool)
+                names = self._start_all(record, alive, new=before is None, pool=pool)
             except BaseException:
-                if not alive:
+                if before is None:
                     self._end(record, keep=record.options.keep)
+                elif not alive:
+                    self._stop(record)
                 raise
-            return record, started
+            return Started(record, tuple(names), restored=before is not None and not alive, lost=lost)
 
     def down(self, *, keep: bool | None = None) -> list[str]:
         """Ends all processes and gives the names of those that ran.
 
         Args:
-            keep: Whether the API's objects stay; None does as ``up`` was told.
+            keep: Whether what is in it stays; None does as ``up`` was told.
 
         Raises:
             NotUpError: There is no such sandbox.
@@ -165,7 +200,7 @@ class Stack:
             children.stop(self.home, record.children.items(), last=_LAST)
             self.home.empty()
             self.home.make()
-            self._start_all(record, [], pool=False)
+            self._start_all(record, [], new=True)
             return record
 
     def status(self) -> Status:
@@ -196,7 +231,7 @@ class Stack:
     def kube(self) -> KubeApi:
         """Gives the API of a sandbox that runs; raises as ``down``."""
         record = self._running()
-        return KubeApi(record.server, record.token)
+        return KubeApi(record.server, record.token, self.home.authority)
 
     def model(self) -> Model:
         """Gives the EC2 model of a sandbox that runs; raises as ``down``."""
@@ -242,28 +277,50 @@ class Stack:
     def _alive(self, record: Record) -> list[str]:
         return [name for name in record.children if children.is_alive(self.home, name)]
 
-    def _fresh(
+    def _new(self, options: Options, ports: Mapping[str, int], *, owned: bool) -> Record:
+        chosen = _choose_ports(port_names(options), ports, {})
+        token = secrets.token_urlsafe(24)
+        return Record(name=self.home.name, options=options, token=token, ports=chosen, owned=owned)
+
+    def _restored(
         self,
-        before: Record | None,
+        before: Record,
         options: Options,
         ports: Mapping[str, int],
         given: Sequence[str],
         *,
         owned: bool,
     ) -> Record:
-        """Gives the record of a sandbox that does not run: a new one, or what was kept, brought up to date."""
-        if before is None or not before.options.keep:
-            self.home.empty()
-            self.home.make()
-        else:
-            told = {name: getattr(options, name) for name in given}
-            options = msgspec.structs.replace(before.options, **told)
-        kept = before.ports if before is not None and options.keep else {}
-        chosen = _choose_ports(port_names(options), ports, kept)
-        token = before.token if before is not None and options.keep else secrets.token_urlsafe(24)
-        return Record(name=self.home.name, options=options, token=token, ports=chosen, owned=owned)
+        """Return the record of a sandbox of which nothing runs, with the options that were asked for now.
 
-    def _start_all(self, record: Record, alive: Sequence[str], *, pool: bool) -> list[str]:
+        Raises:
+            OtherOptionsError: One of them would need another account than the one that was written down.
+        """
+        changed = msgspec.structs.replace(before.options, **{name: getattr(options, name) for name in given})
+        for name in _LASTING:
+            had, wanted = getattr(before.options, name), getattr(changed, name)
+            if had != wanted:
+                raise OtherOptionsError(
+                    f"the sandbox {before.name!r} was made with {_words(name)} {_shown(had)}, not {_shown(wanted)}",
+                    hint=f"'karpenter sandbox down --no-keep{_named(self.home)}' removes what is in it; "
+                    "or start another beside it with --name",
+                )
+        return Record(
+            name=before.name,
+            options=changed,
+            token=before.token,
+            ports=_choose_ports(port_names(changed), ports, before.ports),
+            owned=owned,
+        )
+
+    def _missing(self) -> tuple[str, ...]:
+        """Return what a sandbox that was up has left behind no trace of, in words."""
+        kept = {"what was in the cluster": self.home.data, "what was in the account": self.home.journal}
+        return tuple(what for what, path in kept.items() if not path.exists())
+
+    def _start_all(
+        self, record: Record, alive: Sequence[str], *, new: bool = False, pool: bool = False
+    ) -> list[str]:
         missing = [each for each in self._programs(self.home, record) if each.name not in alive]
         for each in missing:
             for name in (each.name, f"{each.name}-metrics"):
@@ -275,12 +332,14 @@ class Stack:
         for each in first:
             self._start(record, each)
         self._wait(first, deadline)
-        with contextlib.closing(KubeApi(record.server, record.token)) as api:
-            if any(each.name == "kube" for each in first):
-                self._tell("installing the definitions of NodePools and the other kinds")
-                api.apply_all(definitions())
-            if pool:
-                api.apply_all(default_pool())
+        manifests: list[dict[str, Any]] = []
+        if any(each.name == "kube" for each in first):
+            self._tell("installing the definitions of NodePools and the other kinds")
+            manifests = [*definitions(), *([storage_class()] if new else [])]
+        manifests += default_pool(record.options.cluster_name) if pool else []
+        if manifests:
+            with contextlib.closing(KubeApi(record.server, record.token, self.home.authority)) as api:
+                api.apply_all(manifests)
         for each in then:
             self._start(record, each)
         self._wait(then, deadline)
@@ -319,20 +378,25 @@ class Stack:
 
     def _is_ready(self, piece: Piece) -> bool:
         if piece.probe:
-            return answers(piece.probe)
+            return answers(piece.probe, authority=piece.authority)
         try:
             return piece.says in self.home.log(piece.name).read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
             return False
 
     def _end(self, record: Record, *, keep: bool) -> list[str]:
-        ended = children.stop(self.home, record.children.items(), last=_LAST)
         if keep:
-            record.children = {}
             record.options = msgspec.structs.replace(record.options, keep=True)
-            save(self.home.record, record)
-        else:
+        ended = self._stop(record)
+        if not keep:
             self.home.remove()
+        return ended
+
+    def _stop(self, record: Record) -> list[str]:
+        """End the processes, and leave what they wrote down for the next ``up``."""
+        ended = children.stop(self.home, record.children.items(), last=_LAST)
+        record.children = {}
+        save(self.home.record, record)
         return ended
 
 
@@ -340,12 +404,24 @@ def _named(home: Home) -> str:
     return "" if home.name == "default" else f" --name {home.name}"
 
 
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={text}" for name, text in value.items()) or "none"
+    if isinstance(value, tuple):
+        return ", ".join(value) or "none"
+    return str(value)
+
+
 def _agree(record: Record, options: Options, ports: Mapping[str, int], given: Sequence[str]) -> None:
     for name in given:
         has, wanted = getattr(record.options, name), getattr(options, name)
         if has != wanted:
             raise OtherOptionsError(
-                f"the sandbox {record.name!r} is up with {name} {has}, not {wanted}",
+                f"the sandbox {record.name!r} is up with {_words(name)} {_shown(has)}, not {_shown(wanted)}",
                 hint="take it down first, or start another beside it with --name",
             )
     for name, port in ports.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a new sandbox is given: our definitions, and on request a NodePool with its node class."""
+"""What a new sandbox is given: our definitions, a default StorageClass, and on request a NodePool with its class."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-__all__ = ["default_pool", "definitions"]
+__all__ = ["default_pool", "definitions", "storage_class"]
 
 
 @cache
@@ -21,9 +21,24 @@ def definitions() -> tuple[dict[str, Any], ...]:
     return tuple(document for text in texts for document in _documents(text))
 
 
-def default_pool() -> list[dict[str, Any]]:
-    """Gives a NodePool and its EC2NodeClass, both ``default``, that work in a sandbox as it is."""
-    return _documents(files("karpenter.sandbox.stack").joinpath("default-pool.yaml").read_text("utf-8"))
+def default_pool(cluster_name: str = "sandbox") -> list[dict[str, Any]]:
+    """Return a NodePool and its EC2NodeClass, both ``default``, that work in the account of a cluster as it is."""
+    text = files("karpenter.sandbox.stack").joinpath("default-pool.yaml").read_text("utf-8")
+    return _documents(text.replace("CLUSTER_NAME", cluster_name))
+
+
+def storage_class() -> dict[str, Any]:
+    """Return the default StorageClass, as people give one to a cluster on EKS: gp3 volumes in the zone of their pod."""
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "gp3", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+        "provisioner": "ebs.csi.aws.com",
+        "parameters": {"type": "gp3"},
+        "reclaimPolicy": "Delete",
+        "volumeBindingMode": "WaitForFirstConsumer",
+        "allowVolumeExpansion": True,
+    }
 
 
 def _documents(text: str) -> list[dict[str, Any]]:

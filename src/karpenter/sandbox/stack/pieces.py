@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from karpenter.sandbox.stack.home import Home
 from karpenter.sandbox.stack.record import Options, Record
 
 __all__ = [
-    "CLUSTER",
     "FIRST",
     "Piece",
     "aws_environ",
@@ -34,7 +34,6 @@ __all__ = [
     "port_names",
 ]
 
-CLUSTER: Final = "sandbox"
 FIRST: Final = ("kube", "ec2")
 _NODE_GRACE_S: Final = 40.0
 _JOB_TIME: Final = "5s"
@@ -55,6 +54,7 @@ class Piece:
         address: Where it answers; empty if it only calls.
         probe: An address that answers 200 once it is ready; empty if words tell.
         says: The words in its log once it is ready.
+        authority: The certificate by which its address is known; None where it serves plain HTTP.
         environ: What it finds in its environment besides ours.
         module: The program; our own but in tests.
     """
@@ -65,6 +65,7 @@ class Piece:
     address: str = ""
     probe: str = ""
     says: str = ""
+    authority: Path | None = None
     environ: Mapping[str, str] = field(default_factory=dict)
     module: str = "karpenter"
 
@@ -115,9 +116,11 @@ def _kube(home: Home, record: Record) -> Piece:
         (
             *("sandbox", "kube", "--port", str(record.ports["kube"])),
             *("--kubeconfig-out", str(home.kubeconfig), "--state", str(home.data)),
+            *("--kubernetes-version", record.options.kubernetes_version),
         ),
         address=record.server,
         probe=f"{record.server}/readyz",
+        authority=home.authority,
         # Not on the command line, which everybody on the machine can read.
         environ={"KARPENTER_SANDBOX_TOKEN": record.token},
     )
@@ -130,8 +133,10 @@ def _ec2(home: Home, record: Record) -> Piece:
         "the model of EC2",
         (
             *("sandbox", "ec2", "--port", str(record.ports["ec2"]), "--region", options.region),
-            *("--speed", f"{options.speed:g}", "--cluster-version", options.kube_version),
-            *("--journal", str(home.journal)),
+            *("--speed", f"{options.speed:g}", "--cluster-version", options.kubernetes_version),
+            *("--cluster-name", options.cluster_name, "--journal", str(home.journal)),
+            *(("--bare",) if options.bare else ()),
+            *(word for each in options.instance_profiles for word in ("--instance-profile", each)),
         ),
         address=record.ec2,
         probe=f"{record.ec2}/_model/clock",
@@ -166,17 +171,22 @@ def _kubelets(home: Home, record: Record) -> Piece:
 
 
 def _controller(home: Home, record: Record, name: str) -> Piece:
+    options = record.options
     address = f"http://127.0.0.1:{record.ports[name]}"
     flags = {
         "kubeconfig": str(home.kubeconfig),
-        "cluster-name": CLUSTER,
-        "interruption-queue": CLUSTER,
+        "cluster-name": options.cluster_name,
+        # An account without an installation has no queue.
+        "interruption-queue": "" if options.bare else options.cluster_name,
         "leader-election-namespace": "kube-system",
         "health-probe-port": str(record.ports[name]),
         "metrics-port": str(record.ports[f"{name}-metrics"]),
         "bind-address": "127.0.0.1",
+        # A sandbox is small, and boards for Karpenter ask for them.
+        "detailed-metrics": "nodes,pods",
         # Shorter, a busy machine would give up on nodes that are fine.
-        "registration-timeout": _duration(max(_REGISTRATION_S / record.options.speed, _LEAST_REGISTRATION_S)),
+        "registration-timeout": _duration(max(_REGISTRATION_S / options.speed, _LEAST_REGISTRATION_S)),
+        **options.settings,
     }
     return Piece(
         name,

@@ -26,14 +26,34 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     replicas: int = 1
     region: str = "us-west-2"
-    kube_version: str = "1.34"
-    """What EKS says of the cluster, and what images are for."""
+    cluster_name: str = "sandbox"
+    """Of the cluster in EKS; roles, queue and discovery tags are named after it."""
+
+    kubernetes_version: str = "1.34"
+    """Of the API and of the cluster in EKS, and what images are for."""
+
+    bare: bool = False
+    """Whether the account lacks all that an installation of Karpenter adds: roles, queue, tags, access."""
+
+    settings: dict[str, str] = {}
+    """Settings of the controller besides those that a sandbox gives it, by flag."""
 
     keep: bool = False
-    """Whether the API's objects outlive ``down``."""
+    """Whether what is in the cluster and in the account outlives ``down``."""
 
     life_s: float | None = None
     """After so long the processes end by themselves."""
+
+    @property
+    def instance_profiles(self) -> tuple[str, ...]:
+        """Return the instance profiles that the account begins with: the one that notes make, and the default one."""
+        if self.bare:
+            return ()
+        named = (
+            f"KarpenterNodeInstanceProfile-{self.cluster_name}",
+            self.settings.get("default-instance-profile"),
+        )
+        return tuple(dict.fromkeys(filter(None, named)))
 
 
 class Child(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -57,7 +77,7 @@ class Record(msgspec.Struct, kw_only=True, rename="camel"):
     @property
     def server(self) -> str:
         """Gives the address of the API."""
-        return f"http://127.0.0.1:{self.ports['kube']}"
+        return f"https://127.0.0.1:{self.ports['kube']}"
 
     @property
     def ec2(self) -> str:

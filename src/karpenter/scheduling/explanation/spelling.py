@@ -10,19 +10,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from karpenter.api.core import Pod
-from karpenter.api.labels import (
-    INSTANCE_CATEGORY,
-    INSTANCE_FAMILY,
-    INSTANCE_GENERATION,
-    INSTANCE_SIZE,
-    INSTANCE_TYPE,
-    NODEPOOL,
-    WELL_KNOWN,
-)
+from karpenter.api.labels import INSTANCE_TYPE, NODEPOOL, WELL_KNOWN
 from karpenter.kit.quantity import SuffixMistake, suffix_mistake
 from karpenter.model.catalogue import Catalogue
 from karpenter.model.requirements import Requirement
-from karpenter.model.spelling import nearest_label
+from karpenter.model.spelling import meant_label, meant_value, nearest_label
 from karpenter.scheduling.explanation.lists import either
 
 __all__ = ["Meant", "Speller", "misread_requests"]
@@ -31,8 +23,6 @@ __all__ = ["Meant", "Speller", "misread_requests"]
 _LONGEST_LABEL = 317
 # Nobody mistypes more values than this at once, and each costs a look at every value there is.
 _MOST_VALUES = 8
-# People write one of these where a type belongs; the first that knows all the values is meant.
-_PARTS_OF_A_TYPE = (INSTANCE_CATEGORY, INSTANCE_FAMILY, INSTANCE_SIZE, INSTANCE_GENERATION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +54,13 @@ class Speller:
         known = self._known(requirement.key, catalogue)
         if not known or not known.isdisjoint(asked):
             return None
-        if requirement.key == INSTANCE_TYPE:
-            for key in _PARTS_OF_A_TYPE:
-                if all(value in catalogue.values(key) for value in asked):
-                    return Meant(f"no EC2 type is called {either(asked)}; did you mean {key}?", key=key)
+        other = meant_label(requirement.key, asked, catalogue.values)
+        if other:
+            unknown = f"no EC2 type is called {either(asked)}; " if requirement.key == INSTANCE_TYPE else ""
+            return Meant(f"{unknown}did you mean {other}?", key=other)
         if len(asked) > _MOST_VALUES:
             return None
-        corrected = tuple((value, _only_near(value, known)) for value in asked)
+        corrected = tuple((value, meant_value(requirement.key, value, known)) for value in asked)
         if not all(better for _, better in corrected):
             return None
         better = either(f'"{value}"' for _, value in corrected)
@@ -91,11 +81,3 @@ def misread_requests(pod: Pod, resource: str) -> Iterator[tuple[tuple[str | int,
             mistake = suffix_mistake(resource, raw) if isinstance(raw, str) else None
             if mistake is not None:
                 yield ("spec", kind, index, "resources", "requests", resource), mistake
-
-
-def _only_near(value: str, known: frozenset[str]) -> str:
-    """Return the known value that a mistyped one was meant to be, if no other is near too."""
-    if len(value) > _LONGEST_LABEL:
-        return ""
-    first = nearest_label(value, known)
-    return "" if nearest_label(value, known - {first}) else first

@@ -89,6 +89,7 @@ def _pools() -> Iterator[Request]:
     yield Request(
         "pool/unknown-field-strict", "POST", f"{_POOLS}?fieldValidation=Strict", {**_pool("q2"), "extra": 1}
     )
+    yield from _unknown_nulls()
     yield Request("pool/wrong-version", "POST", _POOLS, {**_pool("q"), "apiVersion": "karpenter.sh/v9"})
     yield Request("pool/no-kind", "POST", _POOLS, {"metadata": {"name": "q"}})
     yield Request("pool/other-kind", "POST", _POOLS, {**_pool("q"), "kind": "NodeClaim"})
@@ -186,6 +187,34 @@ def _pools() -> Iterator[Request]:
         {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "p"}},
         APPLY,
     )
+    yield Request(
+        "pool/apply-unknown",
+        "PATCH",
+        f"{_POOLS}/p?fieldManager=applier",
+        {**_pool("p"), "extra": 1},
+        APPLY,
+    )
+    yield Request(
+        "pool/apply-unknown-null",
+        "PATCH",
+        f"{_POOLS}/p?fieldManager=applier",
+        _pool("p", extra=None),
+        APPLY,
+    )
+    yield Request(
+        "pool/apply-new-unknown-null",
+        "PATCH",
+        f"{_POOLS}/m?fieldManager=applier",
+        {**_pool("m"), "extra": None},
+        APPLY,
+    )
+    yield Request(
+        "pool/merge-unknown-null",
+        "PATCH",
+        f"{_POOLS}/p?fieldManager=merger&fieldValidation=Strict",
+        {"spec": {"extra": None}},
+        MERGE,
+    )
     yield Request("pool/apply-new", "PATCH", f"{_POOLS}/n?fieldManager=applier", _pool("n"), APPLY)
     yield Request("pool/old-version", "GET", "/apis/karpenter.sh/v1beta1/nodepools/p", until=200)
     yield Request("pool/scale-none", "GET", f"{_POOLS}/p/scale")
@@ -201,6 +230,18 @@ def _pools() -> Iterator[Request]:
     yield Request("pool/released", "PATCH", f"{_POOLS}/p", {"metadata": {"finalizers": []}}, MERGE)
     yield Request("pool/gone", "GET", f"{_POOLS}/p")
     yield Request("pool/delete-new", "DELETE", f"{_POOLS}/n")
+
+
+def _unknown_nulls() -> Iterator[Request]:
+    """A field that is not in the schema, with a null: refused by name where the caller is strict, dropped otherwise."""
+    for name, body in (
+        ("top", {**_pool("q3"), "extra": None}),
+        ("nested", _pool("q3", extra=None)),
+        ("item", _pool("q3", requirements=[{"key": "a", "operator": "Exists", "extra": None}])),
+        ("metadata", {**_pool("q3"), "metadata": {"name": "q3", "extra": None}}),
+    ):
+        yield Request(f"pool/null-{name}-strict", "POST", f"{_POOLS}?fieldValidation=Strict", body)
+        yield Request(f"pool/null-{name}", "POST", f"{_POOLS}?dryRun=All", body)
 
 
 def _claims() -> Iterator[Request]:

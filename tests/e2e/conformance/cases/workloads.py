@@ -194,6 +194,7 @@ def _others() -> Iterator[Request]:
     yield Request(
         "statefulset/scale", "PATCH", f"{_APPS}/statefulsets/s/scale", {"spec": {"replicas": 3}}, MERGE
     )
+    yield from _stateful_volumes(stateful)
     budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"}}
     budgets = f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets"
     selector = {"matchLabels": {"app": "a"}}
@@ -348,4 +349,33 @@ def _others() -> Iterator[Request]:
             "metadata": {"name": "k"},
             "spec": {"renewTime": "noon"},
         },
+    )
+
+
+def _stateful_volumes(stateful: dict[str, Any]) -> Iterator[Request]:
+    """StatefulSets whose containers mount the volumes of their claim templates, and one that mounts another."""
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+
+    def made(name: str, mounted: str) -> dict[str, Any]:
+        mounts = [{"name": mounted, "mountPath": "/data"}, {"name": "scratch", "mountPath": "/scratch"}]
+        template = _template()
+        template["spec"] = {
+            **template["spec"],
+            "containers": [{**each, "volumeMounts": mounts} for each in template["spec"]["containers"]],
+            "volumes": [{"name": "scratch", "emptyDir": {}}],
+        }
+        spec = {**stateful, "template": template, "volumeClaimTemplates": [claim]}
+        return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name}, "spec": spec}
+
+    yield Request("statefulset/claims", "POST", f"{_APPS}/statefulsets", made("v", "data"))
+    yield Request("statefulset/other-mount", "POST", f"{_APPS}/statefulsets", made("w", "elsewhere"))
+    yield Request(
+        "statefulset/claims-changed",
+        "PATCH",
+        f"{_APPS}/statefulsets/v",
+        {"spec": {"template": {"metadata": {"labels": {"app": "a", "tier": "b"}}}}},
+        MERGE,
     )

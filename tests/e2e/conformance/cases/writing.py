@@ -262,6 +262,12 @@ def _apply() -> Iterator[Request]:
     yield apply(
         "unknown-field-strict", {**config(), "nonsense": 1}, "fieldManager=one&fieldValidation=Strict"
     )
+    yield apply("unknown-null", config(nonsense=None))
+    unnamed = {
+        "metadata": {"labels": {"app": "a"}},
+        "spec": {"containers": [{**container(), "nonsense": None}]},
+    }
+    yield apply("unknown-null-in-item", config(template=unnamed))
     yield apply("wrong-type", config(replicas="many"))
     yield apply("wrong-name", {**config(), "metadata": {"name": "b"}})
     yield apply("wrong-kind", {**config(), "kind": "ReplicaSet"})

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from karpenter.api.nodeclaim import NodeClaim
-from karpenter.cloud.leaks import OPEN_LAUNCH_S, OWNER_GONE_S, leaks
+from karpenter.cloud.leaks import OPEN_LAUNCH_S, OWNER_GONE_S, Owner, leaks
 from karpenter.cloud.protocol import Machine
 from tests.unit.cloud.aws.builders import claim
 
@@ -61,7 +61,7 @@ def test_no_machine_is_ended_that_is_fresh_or_named_or_may_still_be_taken(
     named = {each.status.provider_id for each in claims}
     waiting = {each.metadata.uid for each in claims if not each.status.provider_id}
 
-    for leak in leaks(machines, claims, NOW, owners):
+    for leak in leaks(machines, tuple(map(Owner.of, claims)), NOW, owners):
         assert leak.machine.created_at is not None
         assert (NOW - leak.machine.created_at).total_seconds() >= OWNER_GONE_S
         assert leak.machine.provider_id not in named
@@ -75,7 +75,9 @@ def test_every_machine_that_nobody_answers_for_is_ended_in_the_end(
     machines: list[Machine], claims: list[NodeClaim]
 ) -> None:
     later = NOW + timedelta(seconds=OPEN_LAUNCH_S)
-    ended = {each.machine.provider_id for each in leaks(machines, claims, later, owners)}
+    ended = {
+        each.machine.provider_id for each in leaks(machines, tuple(map(Owner.of, claims)), later, owners)
+    }
     named = {each.status.provider_id for each in claims}
     waiting = {each.metadata.uid for each in claims if not each.status.provider_id}
 

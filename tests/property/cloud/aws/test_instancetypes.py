@@ -61,7 +61,7 @@ classes = st.builds(
 )
 size_settings = st.builds(
     SizeSettings,
-    vm_memory_overhead_percent=st.floats(0, 2, allow_nan=False),
+    vm_memory_overhead_percent=st.floats(0, 1, exclude_max=True),
     reserved_enis=st.integers(0, 20),
 )
 

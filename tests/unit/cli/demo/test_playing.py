@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import io
 import shutil
+import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -58,7 +59,7 @@ def test_it_starts_plays_and_leaves_nothing(
 ) -> None:
     seen: list[bool] = []
     told_as(monkeypatch, lambda: seen.append(children.is_alive(Home(root, "demo"), "kube")))
-    monkeypatch.setattr(shutil, "which", lambda _: None)
+    monkeypatch.setattr(shutil, "which", lambda _, **_more: None)
 
     assert main(["demo", "--yes"]) == 0
 
@@ -69,6 +70,30 @@ def test_it_starts_plays_and_leaves_nothing(
     assert "kubectl is not installed" in shown
     assert "all processes have ended and no port is open" in shown
     assert not (root / "demo").exists()
+
+
+def test_the_closing_hint_works_as_typed_in_a_new_terminal(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    told_as(monkeypatch, lambda: None)
+    assert main(["demo", "--yes"]) == 0
+    hint = capsys.readouterr().out.splitlines()[-1]
+    assert "sandbox up --default-pool" in hint
+
+    # All that a new terminal has; --help instead of a second sandbox.
+    typed = hint.replace("    #", " --help    #")
+    done = subprocess.run(
+        ["/bin/sh", "-c", typed],
+        env={"PATH": "/usr/bin:/bin", "HOME": str(root)},
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Usage: karpenter sandbox up ")
 
 
 def test_a_user_who_wants_no_more_gets_130(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ class MemoryJournal:
     def __init__(self) -> None:
         self.intents: dict[str, LaunchIntent] = {}
         self.written: list[LaunchIntent] = []
+        self.aside: dict[str, str] = {}
 
     async def put(self, intent: LaunchIntent) -> None:
         self.intents[intent.token] = intent
@@ -35,6 +36,10 @@ class MemoryJournal:
 
     async def load(self) -> Sequence[LaunchIntent]:
         return list(self.intents.values())
+
+    async def set_aside(self, token: str, problem: str) -> None:
+        self.aside[token] = problem
+        del self.intents[token]
 
     async def drop(self, tokens: Iterable[str]) -> None:
         for token in tokens:

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
+
+import pytest
 
 from karpenter.api.ec2nodeclass import Subnet
 from karpenter.cloud.aws.addresses import Addresses
 from karpenter.cloud.aws.unavailable import SubnetOut, Unavailable
 from karpenter.kit.clock import FakeClock
 from tests.unit.cloud.aws.builders import node_class
-from tests.unit.cloud.aws.fakes import FakeAws
+from tests.unit.cloud.aws.fakes import FakeAws, aws_error
 
 SUBNETS = {"subnet-1": ("a", 100), "subnet-2": ("a", 90), "subnet-3": ("b", 50)}
 CLASS = node_class(
@@ -66,3 +70,34 @@ async def test_subnets_without_addresses_are_left_out_and_so_is_their_zone() -> 
         unavailable.mark(SubnetOut(subnet))
 
     assert await addresses.best_subnets(CLASS, 1) == {"a": "subnet-2"}
+
+
+@pytest.mark.parametrize("trouble", ["slow", "failing"])
+async def test_a_launch_does_not_wait_for_counts_that_come_late_or_never(trouble: str) -> None:
+    clock = FakeClock()
+    answers: list[Any] = []
+    aws = FakeAws({"DescribeSubnets": _answer})
+
+    async def pages(*_: Any, **wanted: Any) -> AsyncIterator[dict[str, Any]]:
+        answers.append(trouble)
+        if trouble == "failing":
+            raise aws_error("InternalError", status=500)
+        await clock.sleep(30)
+        yield _answer(**wanted)
+
+    addresses = Addresses(aws, clock, Unavailable(clock))
+    await addresses.best_subnets(CLASS, 0)
+    await clock.advance(61)
+    aws.pages = pages  # type: ignore[method-assign]
+
+    launch = asyncio.ensure_future(addresses.best_subnets(CLASS, 29))
+    await clock.advance(2)
+    done = launch.done()
+    again = asyncio.ensure_future(addresses.best_subnets(CLASS, 0))
+    await clock.advance(40)
+    await addresses.close()
+
+    assert done
+    assert await launch == {"a": "subnet-1", "b": "subnet-3"}
+    assert await again == {"a": "subnet-2", "b": "subnet-3"}
+    assert len(answers) == (1 if trouble == "slow" else 2)

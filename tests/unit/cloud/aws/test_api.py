@@ -276,7 +276,7 @@ def test_without_a_region_nothing_is_connected(endpoint: Endpoint, monkeypatch: 
     with pytest.raises(AwsUnreachableError) as missing:
         BotoAws()
 
-    assert missing.value.hint == "set AWS_REGION"
+    assert missing.value.hint.startswith("set AWS_REGION, or let the pod reach IMDS")
 
 
 def test_any_other_trouble_of_boto_points_to_the_configuration() -> None:

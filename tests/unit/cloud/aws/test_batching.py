@@ -16,6 +16,7 @@ class Desk:
     def __init__(self, clock: FakeClock, **options: float) -> None:
         self.batches: list[tuple[int, ...]] = []
         self.sizes: list[int] = []
+        self.gathered_s: list[float] = []
         self.error: Exception | None = None
         self.gate: asyncio.Event | None = None
         self.batcher: Batcher[int, int] = Batcher(
@@ -24,8 +25,12 @@ class Desk:
             idle_s=0.1,
             max_s=1.0,
             max_items=int(options.get("max_items", 500)),
-            on_batch=self.sizes.append,
+            on_batch=self._batched,
         )
+
+    def _batched(self, size: int, seconds: float) -> None:
+        self.sizes.append(size)
+        self.gathered_s.append(seconds)
 
     async def _answer(self, keys: tuple[int, ...]) -> Mapping[int, int]:
         self.batches.append(keys)
@@ -169,3 +174,16 @@ async def test_some_of_a_batch_may_be_answered_before_the_rest() -> None:
 def test_chunks_keep_the_order() -> None:
     assert list(chunks((1, 2, 3, 4, 5), 2)) == [(1, 2), (3, 4), (5,)]
     assert list(chunks((), 2)) == []
+
+
+async def test_how_long_a_batch_was_gathered_is_told() -> None:
+    clock = FakeClock()
+    desk = Desk(clock)
+    first = asyncio.ensure_future(desk.batcher.ask(1))
+    await clock.advance(0.05)
+    second = asyncio.ensure_future(desk.batcher.ask(2))
+    await clock.advance(1)
+    await asyncio.gather(first, second)
+
+    assert desk.sizes == [2]
+    assert desk.gathered_s == pytest.approx([0.15])

@@ -91,10 +91,32 @@ def test_spot_that_costs_more_than_on_demand_is_left_out_of_mixed_launches() -> 
     assert _names(_chosen(cheap, dear, wants=_wants((labels.SPOT,)))) == ["m5.large", "m5.4xlarge"]
 
 
-def test_spot_is_kept_where_all_of_it_is_dear() -> None:
-    dear = kind("m5.large", offering(A, labels.SPOT, 0.2), offering(A, price=0.1))
+def test_on_demand_is_bought_where_all_spot_that_is_left_costs_more() -> None:
+    large = kind("m5.large", offering(A, labels.SPOT, 0.04, available=False), offering(A, price=0.096))
+    dear = kind("m5.4xlarge", offering(A, labels.SPOT, 0.25), offering(A, price=0.768))
 
-    assert _names(_chosen(dear, wants=_wants(BOTH))) == ["m5.large"]
+    choice = _chosen(large, dear, wants=_wants(BOTH))
+
+    assert choice.capacity_type == labels.ON_DEMAND
+    assert choice.candidates[0].price_per_hour == 0.096
+    assert _chosen(large, dear, wants=_wants((labels.SPOT,))).capacity_type == labels.SPOT
+
+
+def test_the_price_of_an_exotic_machine_does_not_cap_spot() -> None:
+    metal = kind("m5.metal", offering(A, labels.SPOT, 0.02), offering(A, price=0.03))
+    plain = kind("m5.large", offering(A, labels.SPOT, 0.05), offering(A, price=0.1))
+
+    choice = _chosen(metal, plain, wants=_wants(BOTH))
+
+    assert (choice.capacity_type, _names(choice)) == (labels.SPOT, ["m5.large"])
+
+
+def test_exotic_spot_is_not_bought_where_ordinary_on_demand_will_do() -> None:
+    metal = kind("m5.metal", offering(A, labels.SPOT, 0.02))
+
+    choice = _chosen(metal, kind("m5.large", offering(A, price=0.1)), wants=_wants(BOTH))
+
+    assert (choice.capacity_type, _names(choice)) == (labels.ON_DEMAND, ["m5.large"])
 
 
 def test_exotic_machines_are_used_only_where_nothing_else_is_left() -> None:

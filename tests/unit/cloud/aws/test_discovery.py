@@ -1,8 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
+import pytest
+
+from karpenter.cloud.aws.api import AwsUnreachableError
 from karpenter.cloud.aws.discovery import (
     Account,
+    AccountUnknownError,
     Notice,
     Owned,
     describe,
@@ -10,7 +17,10 @@ from karpenter.cloud.aws.discovery import (
     foreign_notices,
     tag_filters,
 )
+from karpenter.kit.clock import FakeClock
 from tests.unit.cloud.aws.fakes import FakeAws
+
+UNREACHABLE = AwsUnreachableError("sts", "GetCallerIdentity", "no route")
 
 
 def notices(*found: Owned, account_id: str = "111111111111") -> tuple[Notice, ...]:
@@ -45,10 +55,62 @@ async def test_more_values_than_a_filter_takes_become_several_calls() -> None:
 
 async def test_our_account_is_asked_for_once() -> None:
     aws = FakeAws({"GetCallerIdentity": {"Account": "111111111111"}})
-    account = Account(aws)
+    account = Account(aws, FakeClock(), cluster_name="demo")
 
     assert [await account.id(), await account.id()] == ["111111111111"] * 2
     assert len(aws.calls) == 1
+
+
+async def test_without_sts_the_role_of_the_environment_names_the_account(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::222222222222:role/karpenter")
+    aws = FakeAws({"GetCallerIdentity": UNREACHABLE})
+
+    assert await Account(aws, FakeClock(), cluster_name="demo").id() == "222222222222"
+
+
+async def test_without_sts_and_role_the_cluster_names_the_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ROLE_ARN", raising=False)
+    arn = "arn:aws:eks:us-west-2:333333333333:cluster/demo"
+    aws = FakeAws({"GetCallerIdentity": UNREACHABLE, "DescribeCluster": {"cluster": {"arn": arn}}})
+
+    assert await Account(aws, FakeClock(), cluster_name="demo").id() == "333333333333"
+    assert aws.named("DescribeCluster") == [{"name": "demo"}]
+
+
+async def test_an_sts_that_never_answers_is_waited_for_a_few_seconds_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::222222222222:role/karpenter")
+    clock = FakeClock()
+    aws = FakeAws({"GetCallerIdentity": lambda: asyncio.Event().wait()})
+
+    asked = asyncio.create_task(Account(aws, clock, cluster_name="demo").id())
+    await clock.advance(5)
+
+    assert await asked == "222222222222"
+
+
+@pytest.mark.parametrize("cluster", [{"cluster": {}}, {"cluster": {"arn": "demo"}}, UNREACHABLE])
+async def test_an_account_that_nothing_names_is_asked_for_again_after_minutes(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_ROLE_ARN", raising=False)
+    clock = FakeClock()
+    aws = FakeAws(
+        {"GetCallerIdentity": [UNREACHABLE, {"Account": "111111111111"}], "DescribeCluster": cluster}
+    )
+    account = Account(aws, clock, cluster_name="demo")
+
+    for _ in range(2):
+        with pytest.raises(AccountUnknownError, match="no route") as unknown:
+            await account.id()
+
+    assert len(aws.named("GetCallerIdentity")) == 1
+    assert "VPC endpoint for sts" in unknown.value.hint
+    await clock.advance(300)
+    assert await account.id() == "111111111111"
 
 
 def test_what_is_ours_or_of_unknown_owner_needs_no_notice() -> None:

@@ -48,7 +48,7 @@ def instance(**more: Any) -> Instance:
     return replace(made, **more)
 
 
-def stamped(hash_: str, version: str = "py1") -> dict[str, str]:
+def stamped(hash_: str, version: str = "py2") -> dict[str, str]:
     return {labels.EC2NODECLASS_HASH: hash_, labels.EC2NODECLASS_HASH_VERSION: version}
 
 

@@ -3,12 +3,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from karpenter.api import labels
 from karpenter.cloud.aws.choice import Choice
 from karpenter.cloud.aws.codes import classify
 from karpenter.cloud.aws.fleet import (
     MAX_OVERRIDES,
     FleetError,
+    LaunchTerms,
     Override,
     fleet_request,
     instance_tags,
@@ -114,6 +117,19 @@ def test_each_kind_of_capacity_has_its_target() -> None:
     assert _request(Choice("spot", ()), context="c")["Context"] == "c"
 
 
+def test_an_interruptible_reservation_is_asked_for_by_its_own_options() -> None:
+    interruptible = _request(Choice("reserved", (), "interruptible"))
+    block = _request(Choice("reserved", (), "capacity-block"))
+    plain = _request(Choice("reserved", (), "default"))
+
+    assert interruptible["ReservedCapacityOptions"] == {
+        "ReservationTypes": ["interruptible-capacity-reservation"]
+    }
+    assert "OnDemandOptions" not in interruptible
+    assert "ReservedCapacityOptions" not in block | plain
+    assert plain["OnDemandOptions"] == {"AllocationStrategy": "lowest-price"}
+
+
 def test_no_more_offerings_are_named_than_ec2_takes() -> None:
     many = [_override(f"m{n}.large", price=n) for n in range(MAX_OVERRIDES + 50)]
 
@@ -154,14 +170,16 @@ def test_an_answer_is_read_with_instances_by_id_and_errors_by_offering() -> None
         ],
     }
 
-    found = read_answer(answer, labels.RESERVED, {"subnet-b": "us-west-2b"}, {"t": "cr-1"})
+    terms = LaunchTerms(labels.RESERVED, {"t": "cr-1"}, "dedicated", "2")
+    found = read_answer(answer, terms, {"subnet-b": "us-west-2b"})
 
     assert [each.instance_id for each in found.instances] == ["i-1", "i-2", "i-3"]
     assert found.instances[0].reservation_id == "cr-1"
     assert (found.instances[2].zone, found.instances[2].instance_type) == ("us-west-2b", "c5.large")
     assert (found.errors[0].instance_type, found.errors[0].zone) == ("m5.large", "us-west-2a")
     assert found.errors[1].zone == "us-west-2b"
-    assert read_answer({}, "spot", {}, {}).instances == ()
+    assert (found.instances[0].tenancy, found.instances[0].partition) == ("dedicated", "2")
+    assert read_answer({}, LaunchTerms("spot"), {}).instances == ()
 
 
 def test_what_the_errors_say_is_remembered_as_narrowly_as_they_say_it() -> None:
@@ -196,6 +214,18 @@ def test_what_the_errors_say_is_remembered_as_narrowly_as_they_say_it() -> None:
         CapacityTypeOut(labels.SPOT),
         ZoneOut("pg-1", "us-west-2a"),
     }
+
+
+def test_a_denied_service_linked_role_stops_spot_alone_and_lets_on_demand_be_planned() -> None:
+    unavailable = Unavailable(FakeClock())
+    denied = _error("AuthFailure.ServiceLinkedRoleCreationNotPermitted", instance_type="m5.large", zone="z")
+
+    mark_unavailable([denied], labels.ON_DEMAND, unavailable)
+    failure = launch_failure([denied, _error("InsufficientInstanceCapacity")], labels.SPOT)
+
+    assert [each.what for each in unavailable.entries()] == [CapacityTypeOut(labels.SPOT)]
+    assert isinstance(failure, InsufficientCapacityError)
+    assert "create-service-linked-role" in failure.hint
 
 
 def test_a_full_reservation_is_no_sold_out_pool() -> None:
@@ -248,3 +278,15 @@ def test_a_throttle_inside_a_fleet_is_told_as_one() -> None:
 
 def test_no_instance_and_no_error_is_still_a_shortage() -> None:
     assert "no cause given" in str(launch_failure([], "spot"))
+
+
+@pytest.mark.parametrize("code", ["RequestLimitExceeded", "Throttling", "EC2ThrottledException"])
+@pytest.mark.parametrize("capacity_type", [labels.SPOT, labels.ON_DEMAND])
+def test_a_throttled_offering_is_not_sold_out(code: str, capacity_type: str) -> None:
+    unavailable = Unavailable(FakeClock())
+    error = FleetError(classify(code, ""), "slow down", "m5.large", "us-west-2a", "subnet-1")
+
+    mark_unavailable([error], capacity_type, unavailable)
+
+    assert not error.cause.is_unfulfillable
+    assert unavailable.entries() == ()

@@ -48,7 +48,7 @@ class Desk:
             self.aws,
             self.clock,
             cluster_name="demo",
-            on_batch=lambda name, size: self.batches.append((name, size)),
+            on_batch=lambda name, size, _: self.batches.append((name, size)),
         )
 
     async def wait(self, work: Coroutine[Any, Any, _T]) -> _T:
@@ -237,6 +237,22 @@ async def test_an_unknown_instance_does_not_keep_the_others_from_being_terminate
         return await asyncio.gather(*(desk.instances.terminate(f"i-{n}") for n in range(1, 6)))
 
     assert await desk.wait(some()) == [True, True, False, True, True]
+
+
+async def test_an_instance_that_may_not_be_ended_does_not_keep_the_others() -> None:
+    def answer(**parameters: Any) -> Any:
+        return aws_error("UnauthorizedOperation", "no") if "i-3" in parameters["InstanceIds"] else {}
+
+    desk = Desk(TerminateInstances=answer)
+
+    async def all_of_them() -> list[Any]:
+        wanted = (desk.instances.terminate(f"i-{n}") for n in range(1, 6))
+        return await asyncio.gather(*wanted, return_exceptions=True)
+
+    found = await desk.wait(all_of_them())
+
+    assert [each for n, each in enumerate(found) if n != 2] == [True] * 4
+    assert isinstance(found[2], AwsError)
 
 
 async def test_any_other_refusal_to_terminate_is_raised() -> None:

@@ -12,6 +12,7 @@ from karpenter.api import labels
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.cloud.aws.api import AwsError, AwsUnreachableError
 from karpenter.cloud.aws.fleet import CLAIM_UID_TAG, LAUNCH_TAG, Launched
+from karpenter.cloud.aws.placementgroups import FoundPlacementGroup
 from karpenter.cloud.aws.unavailable import SubnetOut
 from karpenter.cloud.errors import (
     ATTEMPT_SPENT,
@@ -296,6 +297,32 @@ async def test_an_intent_that_was_never_sent_is_carried_out_after_a_crash() -> N
     assert len(stand.ec2.launched) == 2
 
 
+@pytest.mark.parametrize(
+    ("key", "problem"),
+    [(labels.EKS_CLUSTER_NAME_TAG, "not for cluster"), (labels.EC2NODECLASS_TAG, "not for node class")],
+)
+async def test_an_intent_that_is_not_ours_is_set_aside_and_its_claim_launched_as_if_it_were_not_there(
+    key: str, problem: str
+) -> None:
+    journal = MemoryJournal()
+    stand = Stand(journal=journal)
+    stand.ec2.faults = [AwsUnreachableError("ec2", "CreateFleet", "no route")]
+    await stand.launch(*_claims(2))
+    [left] = journal.intents.values()
+    for tag in next(each["Tags"] for each in left.request["TagSpecifications"]):
+        tag["Value"] = "foreign" if tag["Key"] == key else tag["Value"]
+
+    stand.restart()
+    found = await stand.launch(*_claims(2))
+
+    assert problem in journal.aside[left.token]
+    assert {each.instance_id for each in found} == {"i-0000", "i-0001"}
+    assert all(
+        {"Key": key, "Value": "foreign"} not in call["TagSpecifications"][0]["Tags"]
+        for call in stand.ec2.named("CreateFleet")[1:]
+    )
+
+
 async def test_an_intent_that_ec2_refuses_is_withdrawn() -> None:
     journal = MemoryJournal()
     stand = Stand(journal=journal)
@@ -454,6 +481,67 @@ async def test_reservations_are_told_what_was_taken_and_what_is_full() -> None:
     assert told == [("cr-1", False), ("cr-1", True)]
 
 
+@pytest.mark.parametrize(
+    ("code", "full"),
+    [
+        ("ReservationCapacityExceeded", [("cr-1", True)]),
+        ("InsufficientInstanceCapacity", [("cr-1", True)]),
+        ("InsufficientFreeAddressesInSubnet", []),
+        ("UnauthorizedOperation", []),
+        ("RequestLimitExceeded", []),
+    ],
+)
+async def test_only_the_reservation_that_ec2_calls_used_up_is_taken_for_full(
+    code: str, full: list[tuple[str, bool]]
+) -> None:
+    told: list[tuple[str, bool]] = []
+    stand = Stand(
+        kind("m5.large", offering(ZONES[0], labels.RESERVED, 1e-8, reservation="cr-1", room=5)),
+        kind("c5.large", offering(ZONES[0], labels.RESERVED, 1e-8, reservation="cr-2", room=5)),
+        reservation_used=lambda reservation_id, is_full: told.append((reservation_id, is_full)),
+    )
+    override = {"InstanceType": "m5.large", "AvailabilityZone": ZONES[0], "SubnetId": "subnet-a"}
+    error = {"ErrorCode": code, "LaunchTemplateAndOverrides": {"Overrides": override}}
+    stand.ec2.faults = [{"Instances": [], "Errors": [error]}]
+
+    await stand.launch(claim(requirements={labels.CAPACITY_TYPE: (labels.RESERVED,)}))
+
+    assert told == full
+
+
+async def test_a_shortage_in_one_partition_leaves_the_others_of_the_group() -> None:
+    partitions = [offering(more={labels.PLACEMENT_GROUP_PARTITION: number}) for number in ("1", "2")]
+    group = FoundPlacementGroup("pg-1", "racks", "partition", 2)
+    stand = Stand(kind("m5.large", *partitions), group_of=lambda _: group)
+    stand.ec2.room = 0
+
+    await stand.launch(claim(requirements={labels.PLACEMENT_GROUP_PARTITION: ("1",)}))
+
+    def is_out(partition: str) -> bool:
+        return stand.unavailable.is_out(
+            labels.ON_DEMAND, "m5.large", ZONES[0], group="pg-1", partition=partition
+        )
+
+    assert (is_out("1"), is_out("2")) == (True, False)
+
+
+async def test_an_instance_that_an_earlier_launch_brought_keeps_tenancy_and_partition() -> None:
+    dedicated = {labels.INSTANCE_TENANCY: "dedicated", labels.PLACEMENT_GROUP_PARTITION: "2"}
+    group = FoundPlacementGroup("pg-1", "racks", "partition", 2)
+    journal = MemoryJournal()
+    stand = Stand(kind("m5.large", offering(more=dedicated)), group_of=lambda _: group, journal=journal)
+    stand.ec2.lost_replies = 1
+    wanted = claim(
+        requirements={labels.INSTANCE_TENANCY: ("dedicated",), labels.PLACEMENT_GROUP_PARTITION: ("2",)}
+    )
+
+    await stand.launch(wanted)
+    stand.restart()
+    (found,) = await stand.launch(wanted)
+
+    assert (found.tenancy, found.partition) == ("dedicated", "2")
+
+
 async def test_a_narrow_fall_back_is_warned_of_and_context_is_passed_on() -> None:
     warnings: list[str] = []
     no_spot = offering(ZONES[0], labels.SPOT, 0.05, available=False)
@@ -515,3 +603,20 @@ async def test_a_replica_that_leads_again_reads_what_another_launched_meanwhile(
 
     assert found == [launched[1]]
     assert len(stand.ec2.launched) == 3
+
+
+@pytest.mark.parametrize("with_journal", [True, False])
+async def test_a_claim_whose_node_class_changes_while_it_is_launched_is_launched_once(
+    *, with_journal: bool
+) -> None:
+    stand = Stand(journal=MemoryJournal() if with_journal else None)
+    changed = node_class(generation=2, spec={"tags": {"team": "new"}})
+
+    first = asyncio.ensure_future(stand.launcher.launch(claim(), node_class()))
+    second = asyncio.ensure_future(stand.launcher.launch(claim(), changed))
+    await stand.clock.advance(5)
+    found = await asyncio.gather(first, second)
+
+    assert found[0] == found[1]
+    assert len(stand.ec2.launched) == 1
+    assert len(stand.ec2.named("CreateFleet")) == 1

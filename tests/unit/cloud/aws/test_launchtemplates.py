@@ -89,13 +89,32 @@ def test_what_a_node_class_may_add_is_in_the_template() -> None:
     ]
 
 
-def test_public_addresses_prefixes_and_ipv6_are_said_of_the_primary_interface_alone() -> None:
-    first, second = _interfaces(public_ip=False, ip_prefix_count=2, efa_count=2)
-    (six,) = _interfaces(ipv6=True, ip_prefix_count=1)
+def test_every_interface_with_addresses_keeps_what_the_class_says_of_them() -> None:
+    wanted = (
+        NetworkInterface(network_card_index=0, device_index=0, interface_type="interface"),
+        NetworkInterface(network_card_index=1, device_index=1, interface_type="interface"),
+        NetworkInterface(network_card_index=2, device_index=1, interface_type="efa-only"),
+    )
+    tracking = ConnectionTracking(udp_timeout=45)
+    first, second, efa_only = _interfaces(
+        public_ip=False, ip_prefix_count=2, network_interfaces=wanted, connection_tracking=tracking
+    )
+    efa = _interfaces(public_ip=False, ip_prefix_count=2, efa_count=2)
+    six = _interfaces(ipv6=True, ip_prefix_count=1, efa_count=2)
 
-    assert (first["AssociatePublicIpAddress"], first["Ipv4PrefixCount"]) == (False, 2)
-    assert "AssociatePublicIpAddress" not in second
-    assert (six["PrimaryIpv6"], six["Ipv6AddressCount"], six["Ipv6PrefixCount"]) == (True, 1, 1)
+    assert all(
+        (each["AssociatePublicIpAddress"], each["Ipv4PrefixCount"]) == (False, 2)
+        for each in (first, second, *efa)
+    )
+    assert {
+        "AssociatePublicIpAddress",
+        "Ipv4PrefixCount",
+        "ConnectionTrackingSpecification",
+    }.isdisjoint(efa_only)
+    assert all(
+        (each["PrimaryIpv6"], each["Ipv6AddressCount"], each["Ipv6PrefixCount"]) == (True, 1, 1)
+        for each in six
+    )
 
 
 def test_efa_devices_take_one_network_card_each_and_the_second_place_on_all_but_the_first() -> None:

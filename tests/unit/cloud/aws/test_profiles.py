@@ -9,13 +9,13 @@ import pytest
 from karpenter.api import labels
 from karpenter.cloud.aws.api import AwsError
 from karpenter.cloud.aws.profiles import (
-    InstanceProfileNotFoundError,
     InstanceProfiles,
     RoleNotFoundError,
     profile_name,
+    profiles_in_use,
 )
 from karpenter.kit.clock import FakeClock
-from tests.unit.cloud.aws.builders import node_class
+from tests.unit.cloud.aws.builders import claim, node_class
 from tests.unit.cloud.aws.fakes import FakeAws, aws_error
 
 MISSING = aws_error("NoSuchEntity", "Instance Profile cannot be found", status=404)
@@ -169,22 +169,11 @@ async def test_any_other_refusal_goes_to_the_caller(operation: str) -> None:
         await profiles(aws).resolve(node_class())
 
 
-async def test_a_named_profile_is_looked_up_once_in_a_quarter_of_an_hour() -> None:
-    aws = FakeAws({"GetInstanceProfile": holding()})
-    made = profiles(aws)
-    wanted = node_class(spec={"role": "", "instance_profile": "mine"})
+async def test_a_named_profile_is_taken_without_asking_iam() -> None:
+    aws = FakeAws()
 
-    assert [await made.resolve(wanted), await made.resolve(wanted)] == ["mine", "mine"]
-    assert len(aws.calls) == 1
-
-
-async def test_a_named_profile_that_does_not_exist_is_refused_with_the_field() -> None:
-    aws = FakeAws({"GetInstanceProfile": MISSING})
-
-    with pytest.raises(InstanceProfileNotFoundError) as refused:
-        await profiles(aws).resolve(node_class(spec={"role": "", "instance_profile": "mine"}))
-
-    assert refused.value.message == "spec.instanceProfile: no instance profile is called mine"
+    assert await profiles(aws).resolve(node_class(spec={"role": "", "instance_profile": "mine"})) == "mine"
+    assert aws.calls == []
 
 
 async def test_only_what_nobody_names_and_is_older_than_an_hour_is_swept() -> None:
@@ -235,3 +224,12 @@ async def test_a_profile_that_may_not_be_removed_is_an_error() -> None:
 
     with pytest.raises(AwsError):
         await profiles(aws).delete_of(node_class())
+
+
+def test_profiles_are_in_use_by_classes_and_by_claims() -> None:
+    other = node_class(
+        name="b", spec={"role": "", "instance_profile": "named"}, status={"instance_profile": ""}
+    )
+    old = claim(annotations={labels.INSTANCE_PROFILE_NAME: "old"})
+
+    assert profiles_in_use([node_class(), other], [old, claim("uid-2")]) == {"demo_profile", "named", "old"}

@@ -3,13 +3,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import pytest
 from msgspec.structs import replace
 
+from karpenter import facts
 from karpenter.api import labels
+from karpenter.api.core import Node
 from karpenter.api.ec2nodeclass import CapacityReservation, EC2NodeClass, NetworkInterface
 from karpenter.api.meta import Condition, ObjectMeta
 from karpenter.api.nodeclaim import NodeClaim, NodeClassRef, Requirement
@@ -17,6 +19,7 @@ from karpenter.api.nodepool import NodeClaimTemplate, NodeClaimTemplateSpec, Nod
 from karpenter.cloud.aws.api import AwsError
 from karpenter.cloud.aws.fleet import CLAIM_UID_TAG
 from karpenter.cloud.aws.instances import Instance, ProviderIdError, read_instance
+from karpenter.cloud.aws.placementgroups import FoundPlacementGroup
 from karpenter.cloud.aws.provider import AwsProvider, AwsSettings, connect, describe_cluster, name_tags
 from karpenter.cloud.errors import (
     InsufficientCapacityError,
@@ -24,12 +27,14 @@ from karpenter.cloud.errors import (
     LaunchPendingError,
     NodeClaimNotFoundError,
     NodeClassNotReadyError,
+    TerminationRefusedError,
 )
 from karpenter.cloud.protocol import CloudProvider, Machine
 from karpenter.kit.clock import FakeClock
 from tests.unit.cloud.aws.builders import ZONES, claim, node_class, ready
 from tests.unit.cloud.aws.fakes import FakeAws, aws_error
 from tests.unit.cloud.aws.instancetypes.described import described
+from tests.unit.cloud.aws.smallec2 import MemoryJournal
 
 _T = TypeVar("_T")
 CLUSTER = {
@@ -123,7 +128,8 @@ async def test_a_claim_becomes_a_machine_with_labels_resources_and_annotations()
     assert machine.labels[labels.ZONE_ID] == "usw2-a"
     assert machine.labels[labels.NODEPOOL] == "general"
     assert machine.labels[labels.EC2NODECLASS] == "default"
-    assert labels.INSTANCE_TENANCY not in machine.labels
+    assert machine.labels[labels.INSTANCE_TENANCY] == "default"
+    assert labels.PLACEMENT_GROUP_PARTITION not in machine.labels
     assert machine.capacity["cpu"] == 2000
     assert machine.allocatable["cpu"] < 2000
     assert machine.annotations == {
@@ -175,6 +181,8 @@ async def test_an_instance_that_the_claim_has_already_is_adopted_and_others_are_
             ),
             "NodeClassTerminating",
         ),
+        (node_class(spec={"tags": {labels.NODECLAIM_TAG: "mine"}}), "TagValidationFailed"),
+        (node_class(spec={"tags": {CLAIM_UID_TAG: "mine"}}), "TagValidationFailed"),
     ],
 )
 async def test_a_node_class_that_is_not_ready_is_not_launched_from(into: EC2NodeClass, reason: str) -> None:
@@ -282,6 +290,26 @@ async def test_deleting_what_was_just_launched_waits_until_ec2_knows_it() -> Non
         await stand.wait(provider.delete(machine.provider_id))
 
 
+async def test_a_node_is_compared_with_what_ec2_calls_its_instance_and_that_is_asked_once() -> None:
+    named = {"PrivateDnsName": "ip-10-0-0-1.us-west-2.compute.internal"}
+    stand = Stand(DescribeInstances=[_answer(), _answer(_shown()), _answer(_shown(**named)), _answer()])
+    provider = await stand.connect()
+    provider_id = f"aws:///{ZONES[0]}/i-1"
+    own = Node(metadata=ObjectMeta(name=named["PrivateDnsName"]))
+    evil = Node(metadata=ObjectMeta(name="evil"))
+
+    with pytest.raises(NodeClaimNotFoundError):
+        await stand.wait(provider.node_mismatch(provider_id, own, node_class()))
+    with pytest.raises(LaunchPendingError):
+        await stand.wait(provider.node_mismatch(provider_id, own, node_class()))
+    await stand.clock.advance(10)
+
+    assert await stand.wait(provider.node_mismatch(provider_id, own, node_class())) == ""
+    await stand.clock.advance(10)
+    assert "not evil" in await stand.wait(provider.node_mismatch(provider_id, evil, node_class()))
+    assert len(stand.aws.named("DescribeInstances")) == 3
+
+
 async def test_a_provider_id_of_another_cloud_is_refused() -> None:
     provider = await Stand().connect()
 
@@ -309,6 +337,50 @@ async def test_a_pool_sees_the_types_of_its_class_and_the_tenancies_that_it_asks
 
     assert tenancies(plain) == {"default"}
     assert tenancies(asked) == {"dedicated"}
+
+
+async def test_a_pool_that_is_silent_offers_dedicated_hardware_while_a_pod_names_tenancy() -> None:
+    naming = True
+    provider = await Stand().connect(pods_name_tenancy=lambda: naming)
+    shared = Requirement(key=labels.INSTANCE_TENANCY, operator="In", values=("default",))
+
+    async def tenancies(*requirements: Requirement) -> set[str]:
+        types = await provider.instance_types(_pool(*requirements), node_class())
+        return {each.labels[labels.INSTANCE_TENANCY] for one in types for each in one.offerings}
+
+    asked, bound = await tenancies(), await tenancies(shared)
+    naming = False
+
+    assert asked == {"default", "dedicated"}
+    assert bound == {"default"}
+    assert await tenancies() == {"default"}
+
+
+async def test_a_claim_for_dedicated_hardware_becomes_a_machine_that_says_so() -> None:
+    stand = Stand()
+    provider = await stand.connect()
+    wanted = claim(requirements={labels.INSTANCE_TENANCY: ("dedicated",)})
+
+    machine = await stand.wait(provider.create(wanted, node_class()))
+
+    (template,) = stand.aws.named("CreateLaunchTemplate")
+    assert template["LaunchTemplateData"]["Placement"] == {"Tenancy": "dedicated"}
+    assert machine.labels[labels.INSTANCE_TENANCY] == "dedicated"
+
+
+@pytest.mark.parametrize(("asked", "label"), [(("3", "2"), "2"), ((), "")])
+async def test_a_machine_in_a_partition_group_says_its_partition_or_that_it_is_not_known_yet(
+    asked: tuple[str, ...], label: str
+) -> None:
+    stand = Stand()
+    group = FoundPlacementGroup("pg-1", "racks", "partition", 3)
+    provider = await stand.connect(group_of=lambda _: group)
+    wanted = claim(requirements={labels.PLACEMENT_GROUP_PARTITION: asked} if asked else {})
+
+    machine = await stand.wait(provider.create(wanted, node_class()))
+
+    assert machine.labels[labels.PLACEMENT_GROUP_ID] == "pg-1"
+    assert machine.labels[labels.PLACEMENT_GROUP_PARTITION] == label
 
 
 async def test_drift_is_asked_for_with_the_instance_as_it_is() -> None:
@@ -360,18 +432,104 @@ async def test_an_instance_that_left_its_reservation_is_read_again_past_every_ca
 
 
 async def test_tags_are_written_and_name_node_claim_and_cluster() -> None:
-    stand = Stand(CreateTags={})
+    stand = Stand(CreateTags={}, DescribeInstances=_answer(_shown(Tags=[])))
     provider = await stand.connect()
     launched = claim(provider_id=f"aws:///{ZONES[0]}/i-1")
 
-    await provider.tag(launched.status.provider_id, name_tags(launched, "demo"))
+    written = await stand.wait(provider.tag(launched.status.provider_id, name_tags(launched, "demo")))
 
     (call,) = stand.aws.named("CreateTags")
+    assert written
     assert {each["Key"] for each in call["Tags"]} == {
         labels.NAME_TAG,
         labels.NODECLAIM_TAG,
         labels.EKS_CLUSTER_NAME_TAG,
     }
+
+
+async def test_tags_that_are_there_are_kept_and_nothing_is_sent_where_none_is_missing() -> None:
+    theirs = [{"Key": labels.NAME_TAG, "Value": "web"}, {"Key": labels.EKS_CLUSTER_NAME_TAG, "Value": "demo"}]
+    ours = [*theirs, {"Key": labels.NODECLAIM_TAG, "Value": "claim-uid-1"}]
+    stand = Stand(
+        CreateTags={}, DescribeInstances=[_answer(_shown(Tags=theirs)), _answer(_shown(Tags=ours)), _answer()]
+    )
+    provider = await stand.connect()
+    launched = claim(provider_id=f"aws:///{ZONES[0]}/i-1")
+    wanted = name_tags(launched, "demo")
+
+    first = await stand.wait(provider.tag(launched.status.provider_id, wanted))
+    second = await stand.wait(provider.tag(launched.status.provider_id, wanted))
+    with pytest.raises(NodeClaimNotFoundError):
+        await stand.wait(provider.tag(launched.status.provider_id, wanted))
+
+    (call,) = stand.aws.named("CreateTags")
+    assert [each["Key"] for each in call["Tags"]] == [labels.NODECLAIM_TAG]
+    assert (first, second) == (True, False)
+
+
+_DENIED = (
+    "You are not authorized to perform this operation. User: arn:aws:sts::1:assumed-role/karpenter/x is not"
+    " authorized to perform: ec2:TerminateInstances on resource: arn:aws:ec2:us-west-2:1:instance/i-1 because"
+    " no identity-based policy allows the ec2:TerminateInstances action"
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "resource", "hint"),
+    [
+        (
+            "UnauthorizedOperation",
+            _DENIED,
+            "arn:aws:ec2:us-west-2:1:instance/i-1",
+            "allow ec2:TerminateInstances on arn:aws:ec2:us-west-2:1:instance/i-1 in the policy of arn:aws:sts",
+        ),
+        ("OperationNotPermitted", "may not be terminated", "i-1", "--no-disable-api-termination"),
+    ],
+)
+async def test_a_termination_that_ec2_refuses_names_action_and_resource(
+    code: str, text: str, resource: str, hint: str
+) -> None:
+    stand = Stand(
+        DescribeInstances=_answer(_shown()),
+        TerminateInstances=aws_error(code, text, operation="TerminateInstances"),
+    )
+    provider = await stand.connect()
+
+    with pytest.raises(TerminationRefusedError) as refused:
+        await stand.wait(provider.delete(f"aws:///{ZONES[0]}/i-1"))
+
+    error = refused.value
+    assert (error.action, error.resource, error.code) == ("ec2:TerminateInstances", resource, code)
+    assert hint in error.hint
+    assert f"ec2:TerminateInstances on {resource} is refused ({code})" in error.message
+
+
+async def test_a_termination_that_ec2_is_too_busy_for_is_no_refusal() -> None:
+    stand = Stand(
+        DescribeInstances=_answer(_shown()), TerminateInstances=aws_error("InternalError", status=500)
+    )
+    provider = await stand.connect()
+
+    with pytest.raises(AwsError):
+        await stand.wait(provider.delete(f"aws:///{ZONES[0]}/i-1"))
+
+
+async def test_a_machine_too_many_that_ec2_will_not_end_does_not_stop_the_claim() -> None:
+    def tagged(instance_id: str, year: int) -> dict[str, Any]:
+        tags = [{"Key": CLAIM_UID_TAG, "Value": "uid-1"}]
+        return _shown(instance_id, Tags=tags, LaunchTime=datetime(year, 1, 1, tzinfo=UTC))
+
+    warnings: list[str] = []
+    stand = Stand(
+        DescribeInstances=_answer(tagged("i-young", 2026), tagged("i-old", 2025)),
+        TerminateInstances=aws_error("UnauthorizedOperation"),
+    )
+    provider = await stand.connect(warn=warnings.append)
+
+    machine = await stand.wait(provider.create(claim(), node_class()))
+
+    assert machine.provider_id.endswith("i-old")
+    assert "i-young, which no claim needs, is not terminated" in warnings[0]
 
 
 async def test_whose_a_machine_may_be_is_told() -> None:
@@ -447,7 +605,7 @@ async def test_what_the_settings_say_of_the_cluster_wins_over_eks() -> None:
     stand = Stand()
     told = AwsSettings(cluster_name="demo", cluster_endpoint="https://mine", cluster_dns_ip="10.0.0.10")
 
-    cluster = await describe_cluster(stand.aws, told)
+    cluster = await describe_cluster(stand.aws, told, FakeClock())
 
     assert (cluster.endpoint, cluster.ca_bundle) == ("https://mine", "Q0E=")
     assert (cluster.service_cidr, cluster.dns_ip) == ("10.100.0.0/16", "10.0.0.10")
@@ -457,7 +615,7 @@ async def test_an_ipv6_cluster_has_ipv6_services() -> None:
     network = {"serviceIpv6Cidr": "fd00::/108", "ipFamily": "ipv6"}
     aws = FakeAws({"DescribeCluster": {"cluster": {"kubernetesNetworkConfig": network}}})
 
-    cluster = await describe_cluster(aws, AwsSettings(cluster_name="demo"))
+    cluster = await describe_cluster(aws, AwsSettings(cluster_name="demo"), FakeClock())
 
     assert (cluster.ip_family, cluster.service_cidr) == ("ipv6", "fd00::/108")
 
@@ -466,7 +624,86 @@ async def test_a_cluster_that_eks_does_not_know_needs_an_endpoint_in_the_setting
     aws = FakeAws({"DescribeCluster": aws_error("ResourceNotFoundException")})
 
     with pytest.raises(AwsError):
-        await describe_cluster(aws, AwsSettings(cluster_name="demo"))
-    own = await describe_cluster(aws, AwsSettings(cluster_name="demo", cluster_endpoint="https://mine"))
+        await describe_cluster(aws, AwsSettings(cluster_name="demo"), FakeClock())
+    own = await describe_cluster(
+        aws, AwsSettings(cluster_name="demo", cluster_endpoint="https://mine"), FakeClock()
+    )
 
     assert own.endpoint == "https://mine"
+
+
+async def test_an_eks_that_does_not_answer_is_waited_for_briefly_where_the_endpoint_is_configured() -> None:
+    clock = FakeClock()
+    aws = FakeAws({"DescribeCluster": lambda **_: asyncio.Event().wait()})
+    settings = AwsSettings(cluster_name="demo", cluster_endpoint="https://mine")
+
+    asked = asyncio.create_task(describe_cluster(aws, settings, clock))
+    await clock.advance(5)
+
+    assert (await asked).endpoint == "https://mine"
+
+
+async def test_a_price_list_that_does_not_answer_delays_the_start_by_seconds_only() -> None:
+    stand = Stand(GetProducts=lambda **_: asyncio.Event().wait())
+
+    connected = asyncio.create_task(stand.connect())
+    await stand.clock.advance(5)
+    provider = await connected
+
+    assert provider.prices.on_demand("m5.large") == facts.on_demand_prices("us-west-2")["m5.large"]
+    assert provider.prices.age_s(labels.ON_DEMAND) is None
+
+
+@pytest.mark.parametrize("share", [1.0, 1.2, -0.1])
+async def test_a_memory_overhead_that_leaves_nothing_is_refused_at_start(share: float) -> None:
+    stand = Stand()
+
+    with pytest.raises(ValueError, match=r"vm_memory_overhead_percent=.*from 0 to below 1"):
+        await connect(
+            AwsSettings(cluster_name="demo", vm_memory_overhead_percent=share),
+            aws=stand.aws,
+            clock=stand.clock,
+        )
+
+
+def _born(uid: str, after: datetime) -> NodeClaim:
+    made = claim(uid)
+    return replace(made, metadata=replace(made.metadata, creation_timestamp=after))
+
+
+async def test_a_new_claim_is_launched_while_instances_cannot_be_described() -> None:
+    warnings: list[str] = []
+    another = {"Instances": [{**FLEET["Instances"][0], "InstanceIds": ["i-2"]}]}
+    stand = Stand(DescribeInstances=aws_error("InternalError", status=500), CreateFleet=[FLEET, another])
+    provider = await stand.connect(journal=MemoryJournal(), warn=warnings.append)
+    await provider.launcher.knows(claim())  # reads the journal
+    old = _born("uid-old", stand.clock.now() - timedelta(hours=1))
+    new = _born("uid-new", stand.clock.now() + timedelta(minutes=2))
+
+    first = await stand.wait(provider.create(new, node_class()))
+    told = list(warnings)
+    second = await stand.wait(provider.create(old, node_class()))
+    await provider.close()
+
+    assert [first.provider_id[-3:], second.provider_id[-3:]] == ["i-1", "i-2"]
+    assert told == []
+    assert "instances of NodeClaim claim-uid-old cannot be looked for, the journal decides" in warnings[0]
+
+
+async def test_without_a_journal_a_claim_waits_until_instances_can_be_described() -> None:
+    stand = Stand(DescribeInstances=aws_error("InternalError", status=500))
+    provider = await stand.connect()
+
+    with pytest.raises(AwsError):
+        await stand.wait(provider.create(claim(), node_class()))
+
+    assert stand.aws.named("CreateFleet") == []
+
+
+async def test_an_instance_is_ended_while_instances_cannot_be_described() -> None:
+    stand = Stand(DescribeInstances=aws_error("InternalError", status=500))
+    provider = await stand.connect()
+
+    await stand.wait(provider.delete(f"aws:///{ZONES[0]}/i-1"))
+
+    assert stand.aws.named("TerminateInstances") == [{"InstanceIds": ["i-1"]}]

@@ -12,7 +12,7 @@ import pytest
 
 from karpenter.controllers.buffers import Buffers
 from karpenter.kit.clock import FakeClock
-from karpenter.kube import NotFoundError
+from karpenter.kube import ConflictError, NotFoundError
 from karpenter.kube.kinds import CAPACITY_BUFFERS, DEPLOYMENTS, POD_TEMPLATES
 from karpenter.model.resources import Resources
 from karpenter.model.snapshot import NodeView, Snapshot
@@ -167,6 +167,9 @@ async def test_where_there_is_room_is_said_and_what_it_costs() -> None:
         "karpenter_capacitybuffers_cost_dollars_per_hour", {"namespace": "shop", "capacitybuffer": "spare"}
     )
     assert cost == pytest.approx(0.05)
+    scene.buffers._keep("shop/spare", ())
+    [family] = scene.metrics.buffer_cost.collect()
+    assert family.samples == []
 
 
 async def test_it_follows_buffers() -> None:
@@ -192,3 +195,16 @@ async def test_it_follows_buffers() -> None:
         await task
 
     assert len(scene.buffers.pods()) == 1
+
+
+async def test_a_buffer_that_another_writes_to_meanwhile_is_written_at_the_next_look() -> None:
+    scene = Scene()
+    scene.put(podTemplateRef={"name": "web"}, replicas=1)
+    scene.client.fail("patch", "capacitybuffers", ConflictError("modified", status=409))
+
+    await scene.buffers.reconcile("shop/spare")
+    before = scene.status
+    await scene.buffers.reconcile("shop/spare")
+
+    assert before == {}
+    assert scene.status["replicas"] == 1

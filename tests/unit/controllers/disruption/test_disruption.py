@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +14,7 @@ from karpenter.consolidation.types import Rearrangement
 from karpenter.controllers.tainting import is_tainted
 from karpenter.kube.kinds import NODE_CLAIMS, NODES, PODS
 from karpenter.observe import DecisionKind
+from karpenter.state import STORED_NODE_POOLS
 from tests.unit.controllers.disruption.world import World
 
 
@@ -42,7 +44,7 @@ async def test_a_quiet_cluster_is_looked_at_once() -> None:
             "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:01Z"}]
         }
     }
-    await world.client.patch(NODES, "n1", heartbeat, subresource="status")
+    await world.client.edit(NODES, "n1", heartbeat, subresource="status")
     await world.disruption.look()
 
     assert first == second == 300.0
@@ -183,10 +185,11 @@ async def test_why_each_node_stays_is_told_once_as_event_metric_and_decision() -
     [kept] = [each for each in world.decisions.since() if each.kind is DecisionKind.KEEP]
     assert kept.details["verdicts"]["n1"]["values"] == {"pod": "shop/web-1"}
     assert world.disruption.teller.verdicts == verdicts
-    assert world.metrics.pool_cost.labels("default")._value.get() == 0.085
+    value = world.metrics.registry.get_sample_value
+    assert value("karpenter_nodepools_cost_total", {"nodepool": "default"}) == 0.085
     assert world.metrics.eligible_nodes.labels("underutilized")._value.get() == 1
-    staying = world.metrics.staying_nodes.labels("default", "PodDisruptionBudget")
-    assert staying._value.get() == 1
+    why = {"nodepool": "default", "reason": "PodDisruptionBudget"}
+    assert value("karpenter_disruption_staying_nodes", why) == 1
     world.propose = lambda *_: Blocked("nothing")
     world.disruption._rules = type(world.disruption._rules)(
         world.propose, world.disruption._rules.second, world.disruption._rules.pool_policy
@@ -194,7 +197,62 @@ async def test_why_each_node_stays_is_told_once_as_event_metric_and_decision() -
     world.pods(1, "n1", app="again")
     await world.clock.advance(10)
     await world.disruption.look()
-    assert staying._value.get() == 0
+    assert value("karpenter_disruption_staying_nodes", why) is None
+
+
+async def test_budgets_are_shown_for_every_pool_and_a_pool_that_goes_is_shown_no_more() -> None:
+    world = settled()
+    world.pool("free", disruption={"budgets": []})
+    world.pool("shut", disruption={"budgets": [{"nodes": "0"}]})
+    await world.disruption.look()
+
+    def shown(metric: str) -> dict[str, float]:
+        [family] = world.metrics.made[f"karpenter_nodepools_{metric}"].collect()
+        return {
+            each.labels["nodepool"]: each.value
+            for each in family.samples
+            if each.labels.get("reason", "empty") == "empty"
+        }
+
+    assert shown("allowed_disruptions") == {"default": 1, "free": 2**31 - 1, "shut": 0}
+    assert shown("nodes_consuming_budgets") == {"default": 0, "free": 0, "shut": 0}
+    await world.client.delete(STORED_NODE_POOLS, "free")
+    world.pods(1, "n1", app="more")
+    await world.clock.advance(60)
+    await world.disruption.look()
+    assert shown("allowed_disruptions").keys() == shown("cost_total").keys() == {"default", "shut"}
+
+
+async def test_moves_and_scores_are_counted_by_policy() -> None:
+    world = World(disruption={"consolidationPolicy": "Balanced"})
+    world.node("n1", "m5.xlarge")
+    world.pods(1, "n1")
+    await world.until_quiet()
+    value = world.metrics.registry.get_sample_value
+    of = {"nodepool": "default", "policy": "Balanced"}
+    assert value("karpenter_consolidation_moves_total", {**of, "decision": "approved"}) == 1
+    assert value("karpenter_consolidation_score_count", {**of, "decision": "approved"}) == 1
+
+    refused = {
+        name: Verdict(name, VerdictKind.BALANCED, "it disturbs too much", {"score": "0.25"})
+        for name in (world.nodes[0].metadata.name, "gone")
+    }
+    world.disruption.teller.stay(refused)
+    assert value("karpenter_consolidation_moves_total", {**of, "decision": "rejected"}) == 1
+    assert value("karpenter_consolidation_score_sum", {**of, "decision": "rejected"}) == 0.25
+
+
+async def test_a_node_whose_price_is_not_known_is_counted_once() -> None:
+    world = settled()
+    view = await world.disruption.view()
+    unpriced = replace(
+        view.snapshot, nodes=tuple(replace(each, price_per_hour=None) for each in view.snapshot.nodes)
+    )
+    for _ in range(2):
+        world.disruption.teller.measure(unpriced, view.situation, {})
+
+    name = "karpenter_nodepools_cost_tracker_errors_total"
+    assert world.metrics.registry.get_sample_value(name, {"nodepool": "default"}) == 1
 
 
 async def test_what_was_moved_and_what_it_saved_is_remembered() -> None:

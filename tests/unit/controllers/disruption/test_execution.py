@@ -13,9 +13,9 @@ from karpenter.consolidation import Command, Reason, Refusal, Stage
 from karpenter.controllers.disruption.execution import ExecutionSettings
 from karpenter.controllers.disruption.running import Phase, begun
 from karpenter.kube import ConflictError, ForbiddenError, NotFoundError
-from karpenter.kube.kinds import NODE_CLAIMS, NODES
+from karpenter.kube.kinds import NODE_CLAIMS, NODES, PODS
 from karpenter.observe import DecisionKind
-from tests.unit.controllers.disruption.world import Crash, World
+from tests.unit.controllers.disruption.world import LONG_AGO, Crash, World
 
 
 def emptied() -> World:
@@ -216,7 +216,7 @@ async def test_taints_that_nobody_answers_for_are_taken_off_unless_the_cloud_tak
     for name in ("n1", "n2", "n3"):
         world.node(name)
         world.pods(5, name, app=name)
-        await world.client.patch(NODES, name, taint)
+        await world.client.edit(NODES, name, taint)
     notice = {"metadata": {"annotations": {names.INTERRUPTED: "{}"}}}
     await world.client.patch(NODE_CLAIMS, "claim-n2", notice)
     world.cluster.mark_leaving(["claim-n3"])
@@ -566,3 +566,73 @@ async def test_a_command_about_money_that_nobody_can_reckon_says_nothing_of_it()
     assert world.kinds == ["c5.large"]
     assert DecisionKind.SETTLE not in {each.kind for each in world.decisions.since()}
     assert world.disruption.remembering.memory.promises[0].realised_per_hour is None
+
+
+async def test_nothing_is_disrupted_while_the_copy_of_the_cluster_is_stale() -> None:
+    world = emptied()
+    pods = world.cluster.informers.pods
+    pods.heard_at = world.clock.monotonic()
+    world.clock.tick(71)
+
+    waits = [await world.disruption.reconcile(key) for key in ("look", "look")]
+    before = list(world.tainted)
+    pods.heard_at = world.clock.monotonic()
+    await world.until_quiet()
+
+    assert waits == [5.0, 5.0]
+    assert before == []
+    assert [each.metadata.name for each in world.nodes] == ["n1"]
+
+
+async def test_a_pod_that_cannot_be_read_keeps_an_empty_node() -> None:
+    world = emptied()
+    await world.look()
+    informers, world.client.informers = world.client.informers, None
+    world.client.store(
+        PODS, {"metadata": {"name": "odd", "namespace": "shop", "labels": 5}, "spec": {"nodeName": "n2"}}
+    )
+    world.client.informers = informers
+
+    await world.until_quiet()
+
+    assert "n2" in [each.metadata.name for each in world.nodes]
+    assert any("Pod shop/odd cannot be read" in each for each in rolled_back(world))
+
+
+@pytest.mark.parametrize("reached", ["Launched", "Registered"])
+async def test_a_replacement_that_is_not_initialized_keeps_its_node(reached: str) -> None:
+    world = oversized()
+    world.launches = False
+    await world.look()
+    await world.pass_time(20.0)
+    [name] = [each.metadata.name for each in world.claims if each.metadata.name != "claim-n1"]
+    so_far = ["Launched", "Registered"][: ["Launched", "Registered"].index(reached) + 1]
+    conditions = [{"type": each, "status": "True", "lastTransitionTime": LONG_AGO} for each in so_far]
+    status = {"providerID": "aws:///us-west-2a/i-new", "nodeName": "new", "conditions": conditions}
+    raw = world.client.raw_object(NODE_CLAIMS, name)
+    assert raw is not None
+    world.client.store(NODE_CLAIMS, {**raw, "status": status})
+
+    for _ in range(6):
+        await world.step()
+        await world.clock.advance(5.0)
+
+    assert phases(world) == [Phase.AWAIT]
+    assert all(each.metadata.deletion_timestamp is None for each in world.claims)
+
+
+async def test_a_pod_that_the_watch_has_not_shown_keeps_an_empty_node() -> None:
+    world = emptied()
+    await world.look()
+    assert world.tainted == ["n2"]
+    # The scheduler had bound it before it saw the taint, and the watch is late.
+    informers, world.client.informers = world.client.informers, None
+    world.pods(1, "n2", app="unseen")
+    world.client.informers = informers
+    assert world.cluster.pods_on("n2") == ()
+
+    await world.clock.advance(15.0)
+    await world.step()
+
+    assert world.tainted == []
+    assert all(each.metadata.deletion_timestamp is None for each in world.claims)

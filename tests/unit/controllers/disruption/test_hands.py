@@ -6,7 +6,8 @@ import pytest
 from karpenter.api import labels as names
 from karpenter.controllers.disruption.hands import Hands
 from karpenter.controllers.disruption.records import Record, record_of, replacement_name
-from karpenter.controllers.tainting import reread, set_taint
+from karpenter.controllers.patches import reread
+from karpenter.controllers.tainting import set_taint
 from karpenter.kube import ConflictError, NotFoundError
 from karpenter.kube.kinds import NODE_CLAIMS, NODES
 from tests.unit.controllers.disruption.world import World

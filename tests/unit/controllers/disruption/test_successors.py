@@ -130,7 +130,7 @@ async def test_a_successor_that_the_scheduler_finds_no_place_for_is_soon_an_ordi
         "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
     }
 
-    await scene.world.client.patch(PODS, second.metadata.name, refused, "shop", subresource="status")
+    await scene.world.client.edit(PODS, second.metadata.name, refused, "shop", subresource="status")
     await scene.world.clock.advance(4.0)
     before = scene.promised(second)
     await scene.world.client.patch(PODS, second.metadata.name, {"metadata": {"labels": {"a": "b"}}}, "shop")

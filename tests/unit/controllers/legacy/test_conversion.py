@@ -196,7 +196,7 @@ async def test_what_an_orphaned_provisioner_leaves_is_somebodys_own() -> None:
     scene.store(provisioner(), template())
     await scene.settle()
 
-    await scene.client.patch(STORED_NODE_POOLS, "default", {"metadata": {"ownerReferences": []}})
+    await scene.client.edit(STORED_NODE_POOLS, "default", {"metadata": {"ownerReferences": []}})
     await scene.settle()
 
     assert scene.conditions("default")["Converted"][1] == "NameTaken"
@@ -213,7 +213,7 @@ async def test_what_somebody_applies_a_manifest_of_is_let_go_and_never_touched_a
         "metadata": {"annotations": applied, "ownerReferences": [*owned, other]},
         "spec": {"weight": 4},
     }
-    await scene.client.patch(STORED_NODE_POOLS, "default", by_hand)
+    await scene.client.edit(STORED_NODE_POOLS, "default", by_hand)
     await scene.client.patch(STORED_NODE_CLASSES, "default", {"metadata": {"annotations": applied}})
 
     await scene.settle()
@@ -352,13 +352,13 @@ async def test_status_comes_back_to_the_old_objects() -> None:
         "message": "no EC2 instance type of this node class is called c",
     }
     status = {"conditions": [READY, missing], "resources": {"cpu": "2", "nodes": "1"}}
-    await scene.client.patch(STORED_NODE_POOLS, "default", {"status": status}, subresource="status")
+    await scene.client.edit(STORED_NODE_POOLS, "default", {"status": status}, subresource="status")
     found = {
         "subnets": [{"id": "s-1", "zone": "a", "zoneID": "1"}],
         "securityGroups": [{"id": "sg-1"}],
         "amis": [{"id": "ami-1", "requirements": [], "deprecated": True}],
     }
-    await scene.client.patch(STORED_NODE_CLASSES, "default", {"status": found}, subresource="status")
+    await scene.client.edit(STORED_NODE_CLASSES, "default", {"status": found}, subresource="status")
     born = {"creationTimestamp": "2026-01-02T03:04:05Z"}
     scene.client.store(NODE_CLAIMS, claim("c1", provider_id="p1", metadata=born))
     await scene.settle()

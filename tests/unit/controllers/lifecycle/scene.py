@@ -49,6 +49,9 @@ class Cloud:
         self.asked: list[str] = []
         self.died = ""
         self.lists = True
+        self.machine = MACHINE
+        # By the name of a Node: why it is not the machine's, or what the cloud answers with instead.
+        self.mismatches: dict[str, str | Exception] = {}
 
     async def get(self, provider_id: str) -> Machine:
         """Look after it."""
@@ -56,7 +59,15 @@ class Cloud:
             raise NodeClaimNotFoundError(provider_id, hint=self.died, has_ended=True)
         if not self.lists:
             raise NodeClaimNotFoundError(provider_id)
-        return MACHINE
+        return self.machine
+
+    async def node_mismatch(self, provider_id: str, node: Node, node_class: EC2NodeClass | None) -> str:
+        """Say as told."""
+        del provider_id, node_class
+        found = self.mismatches.get(node.metadata.name, "")
+        if isinstance(found, Exception):
+            raise found
+        return found
 
     async def create(self, claim: NodeClaim, node_class: EC2NodeClass) -> Machine:
         """Give the next answer."""
@@ -77,6 +88,7 @@ class Scene:
         self.cloud = Cloud()
         self.recorder = Recorder(self.client, clock=self.clock)
         self.decisions = DecisionLog(self.clock)
+        self.failures: list[str] = []
         self.lifecycle = Lifecycle(
             client=self.client,
             cluster=self.cluster,
@@ -86,6 +98,7 @@ class Scene:
             metrics=Metrics(),
             clock=self.clock,
             settings=LifecycleSettings(**settings),  # type: ignore[arg-type]
+            on_failure=lambda _, failure: self.failures.append(failure.cause),
         )
         self.client.store(STORED_NODE_CLASSES, stored_class())
         created = {"creationTimestamp": "2026-01-01T00:00:00Z"}

@@ -15,7 +15,7 @@ from karpenter.cloud.errors import (
 from karpenter.cloud.protocol import LAUNCH_ATTEMPT
 from karpenter.kube.kinds import NODE_CLAIMS
 from karpenter.state import STORED_NODE_CLASSES
-from tests.unit.controllers.lifecycle.scene import BOOTING, MACHINE, Scene
+from tests.unit.controllers.lifecycle.scene import MACHINE, Scene
 from tests.unit.state.worlds import claim
 
 
@@ -119,20 +119,6 @@ async def test_a_node_that_does_not_join_in_time_takes_its_claim_along() -> None
     assert left == pytest.approx(10)
     assert scene.claim.metadata.deletion_timestamp is not None
     assert scene.decisions.since()[-1].reason == "registration_timeout"
-
-
-async def test_a_node_that_is_never_ready_goes_only_where_that_is_asked_for() -> None:
-    patient, strict = Scene(), Scene(initialization_timeout_s=1800)
-    for scene in (patient, strict):
-        await scene.settle()
-        scene.join(**BOOTING)
-        await scene.settle()
-        scene.clock.tick(1801)
-        await scene.lifecycle.reconcile("c1")
-
-    assert patient.claim.metadata.deletion_timestamp is None
-    assert strict.claim.metadata.deletion_timestamp is not None
-    assert strict.decisions.since()[-1].reason == "initialization_timeout"
 
 
 async def test_a_claim_made_by_hand_gets_our_finalizer_before_anything_is_launched() -> None:

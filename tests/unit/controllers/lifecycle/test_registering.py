@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,6 +30,73 @@ async def test_a_node_that_joins_gets_what_its_claim_promised() -> None:
     assert scene.condition("Registered")[0] == "True"
     assert scene.condition("Initialized") == ("Unknown", "StartupTaintsExist")
     assert scene.told == []
+
+
+async def test_a_node_registers_once_the_partition_that_ec2_chose_is_known() -> None:
+    scene = Scene()
+    key = names.PLACEMENT_GROUP_PARTITION
+    scene.cloud.answers = [replace(MACHINE, labels={**MACHINE.labels, key: ""})]
+    await scene.settle()
+    scene.join()
+    states = []
+
+    scene.cloud.lists = False
+    await scene.settle()
+    states.append(scene.condition("Registered")[0])
+    scene.cloud.lists = True
+    await scene.settle()
+    states.append(scene.condition("Registered")[0])
+    scene.cloud.machine = replace(MACHINE, labels={**MACHINE.labels, key: "3"})
+    await scene.settle()
+
+    assert states == ["Unknown", "Unknown"]
+    assert scene.condition("Registered")[0] == "True"
+    assert (scene.claim.metadata.labels[key], scene.node.metadata.labels[key]) == ("3", "3")
+
+
+async def test_a_node_that_joins_does_not_wait_for_a_cloud_that_answers_late() -> None:
+    scene = Scene()
+    answered = asyncio.Event()
+    get = scene.cloud.get
+
+    async def late(provider_id: str) -> Any:
+        await answered.wait()
+        return await get(provider_id)
+
+    scene.cloud.get = late  # type: ignore[method-assign]
+    await scene.lifecycle.reconcile("c1")
+    look = asyncio.ensure_future(scene.lifecycle.reconcile("c1"))
+    await scene.clock.advance(2)
+    scene.join()
+    await look
+
+    await scene.settle()
+
+    assert scene.condition("Registered")[0] == "True"
+
+
+async def test_an_answer_that_came_late_still_tells_of_a_death() -> None:
+    scene = Scene()
+    answered = asyncio.Event()
+    get = scene.cloud.get
+
+    async def late(provider_id: str) -> Any:
+        await answered.wait()
+        return await get(provider_id)
+
+    scene.cloud.get = late  # type: ignore[method-assign]
+    await scene.lifecycle.reconcile("c1")
+    look = asyncio.ensure_future(scene.lifecycle.reconcile("c1"))
+    await scene.clock.advance(2)
+    early = await look
+    scene.cloud.died = "Client.InstanceInitiatedShutdown"
+    answered.set()
+    await scene.clock.advance(0)
+    await scene.lifecycle.reconcile("c1")
+
+    assert early is not None
+    assert scene.claim.metadata.deletion_timestamp is not None
+    assert scene.told == ["InstanceDied"]
 
 
 async def test_a_node_takes_no_pods_before_it_is_ready_and_the_scheduler_knows_which_are_for_it() -> None:

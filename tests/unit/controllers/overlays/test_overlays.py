@@ -15,7 +15,7 @@ from karpenter.cloud.errors import CloudError
 from karpenter.controllers.overlays import Overlays, applied, conflicts, read_overlay
 from karpenter.controllers.overlays.applying import OverlayError, in_order
 from karpenter.kit.clock import FakeClock
-from karpenter.kube import NotFoundError
+from karpenter.kube import ConflictError, NotFoundError
 from karpenter.kube.kinds import NODE_OVERLAYS
 from karpenter.model.instancetypes import InstanceType, Offering
 from karpenter.model.resources import Resources
@@ -266,3 +266,17 @@ async def test_it_follows_overlays_and_judges_them_together() -> None:
     task.cancel()
 
     assert scene.price == 0.07
+
+
+async def test_an_overlay_that_another_writes_to_meanwhile_is_judged_at_the_next_look() -> None:
+    scene = Scene()
+    scene.put(overlay("a", price="0.05"))
+    scene.client.fail("patch", "nodeoverlays", ConflictError("modified", status=409))
+
+    await scene.overlays.reconcile("all")
+    found = scene.overlays.informer.get("a")
+    await scene.overlays.reconcile("all")
+
+    assert found is not None
+    assert found.status.conditions == ()
+    assert scene.condition("a") == ("True", "ValidationSucceeded")

@@ -4,7 +4,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -16,10 +16,11 @@ from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.api.nodepool import NodePool
 from karpenter.cloud.errors import CloudError
+from karpenter.controllers.poolproblems import sentence
 from karpenter.controllers.provisioning import Market, Provisioner, ProvisionerSettings
 from karpenter.controllers.provisioning.nominating import nominable
 from karpenter.kit.clock import FakeClock
-from karpenter.kube import ForbiddenError, Recorder
+from karpenter.kube import FencedError, ForbiddenError, Recorder
 from karpenter.kube.kinds import NODE_CLAIMS, NODES, PODS
 from karpenter.model.instancetypes import InstanceType, Offering
 from karpenter.model.resources import Resources
@@ -28,7 +29,7 @@ from karpenter.observe import DecisionLog, Metrics
 from karpenter.scheduling import Plan, SolveOptions, solve
 from karpenter.state import STORED_NODE_CLASSES, STORED_NODE_POOLS
 from tests.unit.controllers.paper import paper_cluster
-from tests.unit.state.worlds import node, pod, stored_class, stored_pool
+from tests.unit.state.worlds import claim, node, pod, stored_class, stored_pool
 
 READY = [
     {"type": kind, "status": "True", "observedGeneration": 3, "lastTransitionTime": "2026-01-01T00:00:00Z"}
@@ -74,10 +75,12 @@ class Scene:
         self.shop = Shop()
         self.recorder = Recorder(self.client, clock=self.clock)
         self.decisions = DecisionLog(self.clock)
+        self.pauses: dict[str, str] = {}
         self.provisioner = Provisioner(
             client=self.client,
             cluster=self.cluster,
-            market=Market(self.cluster, self.shop),  # type: ignore[arg-type]
+            market=Market(self.cluster, self.shop, pause=self._pause),  # type: ignore[arg-type]
+            pause=self._pause,
             solver=solve,
             recorder=self.recorder,
             decisions=self.decisions,
@@ -87,6 +90,9 @@ class Scene:
         )
         self.client.store(STORED_NODE_CLASSES, stored_class())
         self.pool(**pool)
+
+    def _pause(self, pool: str) -> str:
+        return self.pauses.get(pool, "")
 
     def pool(self, name: str = "default", *, ready: bool = True, **spec: Any) -> None:
         """Put a pool in place."""
@@ -184,7 +190,7 @@ async def test_a_claim_that_is_gone_leaves_its_pods_waiting_again() -> None:
     scene.pend("a")
     await scene.provisioner.provision()
     [claim] = scene.claims
-    await scene.client.patch(NODE_CLAIMS, claim.metadata.name, {"metadata": {"finalizers": []}})
+    await scene.client.edit(NODE_CLAIMS, claim.metadata.name, {"metadata": {"finalizers": []}})
     await scene.client.delete(NODE_CLAIMS, claim.metadata.name)
 
     await scene.provisioner.provision()
@@ -547,3 +553,134 @@ def test_pods_of_lesser_priority_do_not_wait_for_the_owner_of_a_spread() -> None
     owner = _spreading("c", "web", owns=True)
 
     assert [each.metadata.name for each in nominable([*lesser, owner])] == ["c", "a", "b"]
+
+
+X86 = {
+    "type": "ValidationSucceeded",
+    "status": "False",
+    "reason": "NoCompatibleInstanceTypes",
+    "message": "no instance type meets kubernetes.io/arch In [x86_64]; did you mean amd64?",
+    "observedGeneration": 3,
+}
+
+
+async def test_a_pod_whose_only_pool_is_not_ready_hears_which_one_and_why() -> None:
+    scene = Scene(ready=False)
+    raw = scene.client.raw_object(STORED_NODE_POOLS, "default")
+    assert raw is not None
+    scene.client.store(STORED_NODE_POOLS, {**raw, "status": {"conditions": [X86]}})
+    scene.pool("new", ready=False)
+    scene.pend("web")
+    scene.pend("elsewhere", nodeSelector={"team": "b"})
+
+    await scene.provisioner.provision()
+
+    told = {name: message for name, reason, message in scene.told if reason == "FailedScheduling"}
+    assert told["web"] == (
+        "there is no NodePool that is ready; NodePool default makes no node: no instance type meets"
+        " kubernetes.io/arch In [x86_64]; did you mean amd64?; NodePool new makes no node: it is not Ready: see"
+        " its conditions"
+    )
+    assert told["elsewhere"] == "there is no NodePool that is ready"
+
+
+async def test_a_pod_hears_of_a_pause_of_types_that_cannot_be_had_and_of_a_pool_that_goes() -> None:
+    scene = Scene()
+    scene.shop.error = CloudError("EC2 does not answer", hint="see the AWS Health Dashboard")
+    raw = scene.client.raw_object(STORED_NODE_POOLS, "default")
+    assert raw is not None
+    going = {**raw["metadata"], "name": "going", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    scene.client.store(STORED_NODE_POOLS, {**raw, "metadata": going})
+    scene.pool("paused")
+    scene.pool("static", replicas=1)
+    scene.pauses["paused"] = "nodes fail in a row"
+    scene.pend("web")
+
+    await scene.provisioner.provision()
+
+    [(_, _, message)] = scene.told
+    assert message == (
+        "there is no NodePool that is ready; NodePool default makes no node: its instance types are not known:"
+        " EC2 does not answer; see the AWS Health Dashboard; NodePool going makes no node: it is being deleted;"
+        " NodePool paused makes no node: nodes fail in a row"
+    )
+
+
+async def test_a_claim_that_a_webhook_refuses_is_told_on_the_pool_and_on_the_pod() -> None:
+    scene = Scene(limits={})
+    refused = ForbiddenError('admission webhook "x" denied it', status=403)
+    scene.client.fail("create", "nodeclaims", refused, FencedError("not ours to write"))
+    scene.pend("web")
+
+    await scene.provisioner.provision()
+
+    words = f"the API server does not take its NodeClaim: {sentence(refused)}"
+    assert ("default", "NodeClaimNotCreated", words) in scene.told
+    assert ("web", "FailedScheduling", f"NodePool default makes no node: {words}") in scene.told
+    await scene.provisioner.provision()
+    assert scene.provisioner._problems.about("default") == (words,)
+    await scene.provisioner.provision()
+    assert scene.provisioner._problems.about("default") == ()
+
+
+async def test_a_pod_that_does_not_fit_hears_what_is_wrong_with_its_pools_too() -> None:
+    scene = Scene(limits={})
+    scene.pool("paused")
+    scene.pauses["paused"] = "nodes fail in a row"
+    refused = {
+        "type": "InstanceTerminating",
+        "status": "False",
+        "message": "ec2:TerminateInstances is denied",
+    }
+    for name in ("default", "paused"):
+        scene.client.store(NODE_CLAIMS, claim(f"{name}-1", name, f"p-{name}", conditions=[refused]))
+    scene.pend("huge", containers=[{"name": "c", "resources": {"requests": {"cpu": "999"}}}])
+
+    await scene.provisioner.provision()
+
+    [message] = [words for name, _, words in scene.told if name == "huge"]
+    assert "; NodePool default cannot end NodeClaim default-1: ec2:TerminateInstances is denied" in message
+    assert (
+        "; NodePool paused makes no node: nodes fail in a row; cannot end NodeClaim paused-1: ec2" in message
+    )
+
+
+async def test_only_some_of_many_pools_that_make_no_node_are_named() -> None:
+    scene = Scene(ready=False)
+    for number in range(9):
+        scene.pool(f"p{number}", ready=False)
+    scene.pend("web")
+
+    await scene.provisioner.provision()
+
+    [(_, _, message)] = scene.told
+    assert message.count("makes no node") == 3
+
+
+async def test_nothing_is_ordered_from_a_pool_that_the_count_of_empty_nodes_has_just_paused() -> None:
+    scene = Scene(limits={})
+    counted: list[str] = []
+
+    def count(uids: Iterable[str]) -> None:
+        counted.extend(uids)
+        scene.pauses["default"] = "nodes stand empty"
+
+    scene.provisioner._before_order = count
+    scene.pend("web")
+
+    await scene.provisioner.provision()
+
+    assert counted == ["uid-web"]
+    assert scene.claims == []
+    assert scene.told == [("web", "FailedScheduling", "NodePool default makes no node: nodes stand empty")]
+
+
+async def test_a_pool_of_another_controller_is_not_used_and_not_spoken_of() -> None:
+    reference = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}
+    scene = Scene(template={"spec": {"requirements": [], "nodeClassRef": reference}})
+    scene.pend("web")
+
+    await scene.provisioner.provision()
+
+    assert scene.claims == []
+    assert [message for _, _, message in scene.told] == ["there is no NodePool that is ready"]

@@ -14,7 +14,7 @@ from karpenter.cloud.protocol import Machine
 from karpenter.controllers.departures import Departures
 from karpenter.controllers.termination import ClaimTermination, Evictions, NodeTermination, termination_time
 from karpenter.kit.clock import FakeClock
-from karpenter.kube import ForbiddenError, Recorder, ServerError
+from karpenter.kube import ApiError, ForbiddenError, Recorder, ServerError
 from karpenter.kube.kinds import NODE_CLAIMS, NODES, PERSISTENT_VOLUME_CLAIMS, PODS, VOLUME_ATTACHMENTS
 from karpenter.observe import DecisionLog, Metrics
 from tests.unit.controllers.paper import paper_cluster
@@ -67,7 +67,7 @@ class Scene:
         self.client, self.cluster = paper_cluster(self.clock)
         self.cloud = Cloud(ID)
         self.recorder = Recorder(self.client, clock=self.clock)
-        metrics = Metrics()
+        metrics = self.metrics = Metrics()
         common: dict[str, Any] = {
             "client": self.client,
             "cluster": self.cluster,
@@ -111,6 +111,17 @@ class Scene:
         )
 
     @property
+    def refusals_counted(self) -> float:
+        """How often the cloud refused to end an instance."""
+        families = self.metrics.registry.collect()
+        return sum(
+            sample.value
+            for family in families
+            for sample in family.samples
+            if sample.name == "karpenter_cloudprovider_instance_termination_failures_total"
+        )
+
+    @property
     def told(self) -> list[str]:
         """Reasons of the events."""
         return [each.reason for each in self.recorder._queue]
@@ -133,6 +144,20 @@ async def test_deleting_a_claim_ends_node_instance_and_claim_in_that_order() -> 
     ]
     assert finalizers == ["nodes", "nodeclaims"]
     assert scene.cloud.deleted == [ID]
+
+
+async def test_how_long_the_end_took_is_measured_for_node_claim_and_instance() -> None:
+    scene = Scene()
+    scene.cloud.lingers = 3
+    await scene.client.delete(NODE_CLAIMS, "c1")
+
+    await scene.step(14)
+
+    value, of = scene.metrics.registry.get_sample_value, {"nodepool": "default"}
+    for name in ("nodeclaims_instance_termination", "nodeclaims_termination", "nodes_termination"):
+        assert value(f"karpenter_{name}_duration_seconds_count", of) == 1
+    longest = value("karpenter_nodes_termination_duration_seconds", {**of, "quantile": "1"})
+    assert longest == value("karpenter_nodes_termination_duration_seconds_sum", of)
 
 
 async def test_deleting_a_node_by_hand_ends_its_claim_too() -> None:
@@ -224,7 +249,7 @@ async def test_a_node_that_was_tainted_long_before_is_not_held_for_pods_that_com
         "reason": "Underutilized",
         "lastTransitionTime": "2025-12-31T23:59:00Z",
     }
-    await scene.client.patch(NODE_CLAIMS, "c1", {"status": {"conditions": [marked]}}, subresource="status")
+    await scene.client.edit(NODE_CLAIMS, "c1", {"status": {"conditions": [marked]}}, subresource="status")
     await scene.client.delete(NODE_CLAIMS, "c1")
 
     await scene.step(2)
@@ -336,7 +361,7 @@ async def test_a_claim_whose_launch_was_lost_leaves_no_instance_behind() -> None
 
 async def test_a_claim_whose_instance_lingers_is_looked_at_again() -> None:
     scene = Scene()
-    await scene.client.patch(NODES, "n1", {"metadata": {"finalizers": []}})
+    await scene.client.edit(NODES, "n1", {"metadata": {"finalizers": []}})
     await scene.client.delete(NODES, "n1")
     scene.cloud.lingers = 1
     await scene.client.delete(NODE_CLAIMS, "c1")
@@ -362,18 +387,58 @@ async def test_what_is_not_ours_to_end_is_left_alone() -> None:
     assert len(scene.client.calls) == before
 
 
-async def test_two_budgets_on_one_pod_are_trouble_that_is_waited_out_and_other_refusals_are_raised() -> None:
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        ServerError("more than one PodDisruptionBudget", status=500),
+        ForbiddenError('admission webhook "guard" denied the request', status=403),
+    ],
+)
+async def test_a_pod_that_the_server_does_not_let_go_is_told_of_and_the_others_leave(
+    refusal: ApiError,
+) -> None:
     scene = Scene()
     scene.run_pod("a")
-    scene.client.fail("evict", "pods", ServerError("more than one PodDisruptionBudget", status=500))
+    scene.run_pod("b")
+    scene.client.fail("evict", "pods", refusal)
     await scene.client.delete(NODE_CLAIMS, "c1")
     await scene.step()
-    assert "FailedDraining" in scene.told
-    scene.clock.tick(5)
-    scene.client.fail("evict", "pods", ForbiddenError("no", status=403))
+    left = [pod.metadata.name for pod in scene.cluster.pods_on("n1")]
 
-    with pytest.raises(ForbiddenError):
-        await scene.nodes.reconcile("n1")
+    await scene.step(12)
+
+    assert left == ["a"]
+    assert "FailedDraining" in scene.told
+    assert scene.is_over
+
+
+async def test_a_pod_that_may_not_be_deleted_after_the_deadline_holds_up_no_other() -> None:
+    scene = Scene(terminationGracePeriod="10s")
+    scene.run_pod("guarded")
+    scene.run_pod("plain")
+    scene.client.fail("delete", "pods", ForbiddenError("denied", status=403))
+    await scene.client.delete(NODE_CLAIMS, "c1")
+
+    await scene.step(1)
+
+    assert [pod.metadata.name for pod in scene.cluster.pods_on("n1")] == ["guarded"]
+    assert "FailedDraining" in scene.told
+
+
+@pytest.mark.parametrize("grace_s", [100_000_000_000, 2**63 - 1])
+async def test_a_pod_with_an_endless_grace_keeps_its_node_no_longer_than_the_claim_says(grace_s: int) -> None:
+    scene = Scene(terminationGracePeriod="60s")
+    scene.run_pod("endless", terminationGracePeriodSeconds=grace_s)
+    scene.run_pod("plain", terminationGracePeriodSeconds=0)
+    await scene.client.delete(NODE_CLAIMS, "c1")
+    await scene.step()
+    left = [pod.metadata.name for pod in scene.cluster.pods_on("n1")]
+
+    await scene.step(12)
+
+    assert left == []
+    assert [call.body["gracePeriodSeconds"] for call in scene.client.writes("delete", "pods")] == [60]
+    assert scene.is_over
 
 
 @pytest.mark.parametrize(
@@ -432,3 +497,95 @@ async def test_a_pod_waits_for_the_turn_of_the_node_that_it_goes_to() -> None:
 
     assert before == []
     assert [call.verb for call in scene.client.calls if call.verb == "evict"] == ["evict"]
+
+
+class Unheard:
+    """Writes of others that the informers do not hear of: their watches hang."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+
+    def __enter__(self) -> None:
+        self._informers, self._scene.client.informers = self._scene.client.informers, None
+
+    def __exit__(self, *_: object) -> None:
+        self._scene.client.informers = self._informers
+
+
+async def test_pods_that_only_the_server_knows_are_evicted_before_the_instance_ends() -> None:
+    scene = Scene()
+    with Unheard(scene):
+        for name in ("a", "b", "c", "d"):
+            scene.run_pod(name)
+    scene.client.blocked_by_budget |= {"a", "b", "c", "d"}
+    await scene.client.delete(NODE_CLAIMS, "c1")
+
+    await scene.step(30)
+    held = list(scene.cloud.deleted)
+    scene.client.blocked_by_budget.clear()
+    await scene.step(30)
+
+    assert held == []
+    assert {call.name for call in scene.client.writes("evict")} == {"a", "b", "c", "d"}
+    assert "FailedDraining" in scene.told
+    assert scene.is_over
+
+
+async def test_a_pod_that_cannot_be_read_holds_its_instance() -> None:
+    scene = Scene()
+    odd = {
+        "metadata": {"name": "odd", "namespace": "shop", "uid": "u", "labels": 5},
+        "spec": {"nodeName": "n1"},
+    }
+    scene.client.store(PODS, odd)
+    await scene.client.delete(NODE_CLAIMS, "c1")
+
+    await scene.step(20)
+
+    assert scene.cloud.deleted == []
+    words = [each.message for each in scene.recorder._queue if each.reason == "FailedDraining"]
+    assert words == ["Failed to drain node, the API server has pods on it: shop/odd, which cannot be read"]
+
+
+async def test_a_node_that_only_the_server_knows_is_drained_before_the_instance_ends() -> None:
+    scene = Scene()
+    scene.run_pod("a")
+    scene.client.blocked_by_budget.add("a")
+    found = scene.cluster.informers.nodes.get("n1")
+    assert found is not None
+    scene.cluster.informers.nodes._remove(("", "n1"), 0)
+    await scene.client.delete(NODE_CLAIMS, "c1")
+
+    await scene.step(10)
+
+    assert scene.cloud.deleted == []
+    assert len(scene.client.writes("evict")) > 0
+
+
+async def test_a_node_of_the_same_name_that_is_not_the_claims_own_is_no_reason_to_wait() -> None:
+    scene = Scene()
+    scene.cluster.informers.nodes._remove(("", "n1"), 0)
+    with Unheard(scene):
+        scene.client.store(NODES, node("n1", "aws:///us-west-2a/i-2", OURS, conditions=READY))
+    await scene.client.delete(NODE_CLAIMS, "c1")
+
+    await scene.step(3)
+
+    assert scene.cloud.deleted == [ID]
+
+
+async def test_a_node_is_let_go_only_when_its_instance_is_gone() -> None:
+    scene = Scene()
+    scene.cloud.lingers = 3
+    await scene.client.delete(NODE_CLAIMS, "c1")
+    seen = []
+
+    for _ in range(16):
+        await scene.step()
+        is_there = scene.client.raw_object(NODES, "n1") is not None
+        seen.append((is_there, bool(scene.cloud.living)))
+
+    assert (False, True) not in seen
+    assert (True, True) in seen
+    assert len(scene.cloud.deleted) > 1
+    assert scene.is_over

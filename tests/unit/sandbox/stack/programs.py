@@ -20,7 +20,7 @@ _MODULE = "tests.unit.sandbox.stack.tiny"
 Programs = Callable[[Home, Record], list[Piece]]
 
 
-def tiny(name: str, *words: str, address: str = "", says: str = "") -> Piece:
+def tiny(name: str, *words: str, address: str = "", says: str = "", authority: Path | None = None) -> Piece:
     """Give a tiny program that is called so."""
     return Piece(
         name,
@@ -29,6 +29,7 @@ def tiny(name: str, *words: str, address: str = "", says: str = "") -> Piece:
         address=address,
         probe=f"{address}/readyz" if address else "",
         says=says,
+        authority=authority,
         environ={"PYTHONPATH": str(_ROOT)},
         module=_MODULE,
     )
@@ -37,9 +38,10 @@ def tiny(name: str, *words: str, address: str = "", says: str = "") -> Piece:
 def programs(*more: Piece) -> Programs:
     """Give what stands for the API, the model and one that only calls, with more behind them."""
 
-    def made(_: Home, record: Record) -> list[Piece]:
+    def made(home: Home, record: Record) -> list[Piece]:
+        serve = ("serve", str(record.ports["kube"]), str(home.data))
         return [
-            tiny("kube", "serve", str(record.ports["kube"]), address=record.server),
+            tiny("kube", *serve, address=record.server, authority=home.authority),
             tiny("ec2", "serve", str(record.ports["ec2"]), address=record.ec2),
             tiny("kubelets", "speak", says="at work"),
             *more,

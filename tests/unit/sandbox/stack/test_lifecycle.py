@@ -20,7 +20,7 @@ from karpenter.sandbox.stack.errors import (
 from karpenter.sandbox.stack.home import Home
 from karpenter.sandbox.stack.lifecycle import DOWN, PARTLY, UP, Stack
 from karpenter.sandbox.stack.pieces import Piece
-from karpenter.sandbox.stack.record import Options, Record, load
+from karpenter.sandbox.stack.record import Options, Record, load, save
 from tests.unit.sandbox.stack.programs import programs, stack, tiny
 
 # Programs are started, which takes its time on a machine that does other things.
@@ -31,27 +31,30 @@ OPTIONS = Options()
 
 def test_up_returns_when_all_is_ready_and_down_leaves_no_process_and_no_port(home: Home) -> None:
     with stack(home) as sandbox:
-        record, started = sandbox.up(OPTIONS)
+        started = sandbox.up(OPTIONS)
+        record = started.record
 
-        assert started == ["kube", "ec2", "kubelets"]
-        assert answers(f"{record.server}/readyz")
+        assert started.names == ("kube", "ec2", "kubelets")
+        assert (started.restored, started.lost) == (False, ())
+        assert answers(f"{record.server}/readyz", authority=home.authority)
         assert sandbox.status().state == UP
 
         ended = sandbox.down()
 
     assert sorted(ended) == ["ec2", "kube", "kubelets"]
-    assert not answers(f"{record.server}/readyz")
+    assert not answers(f"{record.server}/readyz", authority=home.authority)
     assert not home.directory.exists()
 
 
 def test_what_died_is_told_by_status_and_mended_by_up_and_the_others_go_on(home: Home) -> None:
     with stack(home) as sandbox:
-        record, _ = sandbox.up(OPTIONS)
+        record = sandbox.up(OPTIONS).record
         before = {name: child.pid for name, child in record.children.items()}
         children.kill(home, "kube", record.children["kube"])
 
         found = sandbox.status()
-        again, started = sandbox.up(OPTIONS)
+        started = sandbox.up(OPTIONS)
+        again = started.record
 
         assert found.state == PARTLY
         assert {each.name: each.running for each in found.pieces} == {
@@ -59,17 +62,17 @@ def test_what_died_is_told_by_status_and_mended_by_up_and_the_others_go_on(home:
             "ec2": True,
             "kubelets": True,
         }
-        assert started == ["kube"]
+        assert (started.names, started.restored) == (("kube",), False)
         assert (again.ports, again.token) == (record.ports, record.token)
         assert {name: again.children[name].pid for name in ("ec2", "kubelets")} == {
             name: before[name] for name in ("ec2", "kubelets")
         }
-        assert sandbox.up(OPTIONS)[1] == []
+        assert sandbox.up(OPTIONS).names == ()
 
 
 def test_options_that_differ_from_those_it_runs_with_are_refused(home: Home) -> None:
     with stack(home) as sandbox:
-        record, _ = sandbox.up(OPTIONS)
+        record = sandbox.up(OPTIONS).record
 
         with pytest.raises(OtherOptionsError, match=r"speed 1\.0, not 5") as refused:
             sandbox.up(Options(speed=5), given=["speed"])
@@ -77,13 +80,13 @@ def test_options_that_differ_from_those_it_runs_with_are_refused(home: Home) -> 
             sandbox.up(OPTIONS, ports={"kube": 1})
 
         assert "--name" in refused.value.hint
-        assert sandbox.up(Options(speed=5))[1] == []
+        assert sandbox.up(Options(speed=5)).names == ()
 
 
 def test_two_sandboxes_run_side_by_side(home: Home) -> None:
     with stack(home) as one, stack(Home(home.root, "try-2")) as two:
-        first, _ = one.up(OPTIONS)
-        second, _ = two.up(OPTIONS)
+        first = one.up(OPTIONS).record
+        second = two.up(OPTIONS).record
 
         assert not set(first.ports.values()) & set(second.ports.values())
         assert first.token != second.token
@@ -128,13 +131,13 @@ def test_a_program_that_is_never_ready_is_named(home: Home) -> None:
 
 def test_a_sandbox_that_could_not_be_mended_keeps_what_runs(home: Home) -> None:
     with stack(home) as sandbox:
-        record, _ = sandbox.up(OPTIONS)
+        record = sandbox.up(OPTIONS).record
         worse = Stack(home, programs=programs(tiny("broken", "fail", says="never")))
 
         with pytest.raises(StartError):
             worse.up(OPTIONS)
 
-        assert answers(f"{record.server}/readyz")
+        assert answers(f"{record.server}/readyz", authority=home.authority)
 
 
 def test_the_user_may_want_no_more_while_it_starts(home: Home) -> None:
@@ -148,44 +151,128 @@ def test_the_user_may_want_no_more_while_it_starts(home: Home) -> None:
 
 def test_what_is_kept_comes_up_again_at_the_same_addresses(home: Home) -> None:
     with stack(home) as sandbox:
-        before, _ = sandbox.up(Options(keep=True, speed=3), given=["keep", "speed"])
-        home.data.mkdir()
+        before = sandbox.up(Options(keep=True, speed=3), given=["keep", "speed"]).record
+        (home.data / "kept").touch()
+        home.journal.touch()
         sandbox.down()
         assert sandbox.status().state == DOWN
 
-        after, started = sandbox.up(OPTIONS)
+        started = sandbox.up(OPTIONS)
+        after = started.record
 
-        assert len(started) == 3
+        assert len(started.names) == 3
+        assert (started.restored, started.lost) == (True, ())
         assert (after.ports, after.token, after.options) == (before.ports, before.token, before.options)
-        assert home.data.exists()
+        assert (home.data / "kept").exists()
 
         sandbox.down(keep=False)
 
     assert load(home.record) is None
 
 
+def test_one_whose_programs_were_all_killed_comes_up_again_with_what_was_in_it(home: Home) -> None:
+    with stack(home) as sandbox:
+        before = sandbox.up(Options(speed=3)).record
+        (home.data / "kept").touch()
+        for name, child in before.children.items():
+            children.kill(home, name, child)
+
+        started = sandbox.up(OPTIONS)
+
+        assert (started.names, started.restored) == (("kube", "ec2", "kubelets"), True)
+        assert (started.record.ports, started.record.token) == (before.ports, before.token)
+        assert started.record.options == before.options
+        assert (home.data / "kept").exists()
+        # The tiny model writes nothing down.
+        assert started.lost == ("what was in the account",)
+
+        sandbox.down()
+
+    assert not home.directory.exists()
+
+
+def test_one_that_may_begin_anew_has_nothing_of_what_was_in_it(home: Home) -> None:
+    with stack(home) as sandbox:
+        sandbox.up(OPTIONS)
+        (home.data / "old").touch()
+
+        started = sandbox.up(OPTIONS, fresh=True)
+
+        assert (len(started.names), started.restored) == (3, False)
+        assert not (home.data / "old").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "given", "words"),
+    [
+        (Options(region="eu-west-1"), ["region"], "region us-west-2, not eu-west-1"),
+        (Options(cluster_name="b"), ["cluster_name"], "cluster name sandbox, not b"),
+        (
+            Options(settings={"default-instance-profile": "p"}),
+            ["settings"],
+            "instance profiles KarpenterNodeInstanceProfile-sandbox, not KarpenterNodeInstanceProfile-sandbox, p",
+        ),
+    ],
+)
+def test_what_an_account_was_made_from_cannot_be_changed_when_it_comes_up_again(
+    home: Home, options: Options, given: list[str], words: str
+) -> None:
+    record = Record(name=home.name, options=Options(keep=True), token="t", ports={})
+    save(home.record, record)
+
+    with pytest.raises(OtherOptionsError, match=words) as refused:
+        Stack(home, programs=programs()).up(options, given=given)
+
+    assert "karpenter sandbox down --no-keep --name try-1" in refused.value.hint
+    assert load(home.record) == record
+
+
+def test_what_could_not_be_brought_up_again_is_still_there_for_the_next_try(home: Home) -> None:
+    with stack(home) as sandbox:
+        before = sandbox.up(OPTIONS).record
+        (home.data / "kept").touch()
+        for name, child in before.children.items():
+            children.kill(home, name, child)
+        worse = Stack(home, programs=programs(tiny("broken", "fail", says="never")))
+
+        with pytest.raises(StartError):
+            worse.up(OPTIONS)
+
+        assert (home.data / "kept").exists()
+        assert sandbox.status().state == DOWN
+        assert sandbox.up(OPTIONS).restored
+
+
+def test_settings_that_differ_are_named(home: Home) -> None:
+    with stack(home) as sandbox:
+        sandbox.up(Options(settings={"log-level": "debug"}))
+
+        with pytest.raises(OtherOptionsError, match="settings log-level=debug, not log-level=info"):
+            sandbox.up(Options(settings={"log-level": "info"}), given=["settings"])
+
+
 def test_a_kept_sandbox_takes_another_port_if_its_own_is_taken(home: Home) -> None:
     with stack(home) as sandbox, socket.socket() as taken:
-        before, _ = sandbox.up(Options(keep=True))
+        before = sandbox.up(Options(keep=True)).record
         sandbox.down()
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.1", before.ports["kube"]))
         taken.listen()
 
-        after, _ = sandbox.up(OPTIONS)
+        after = sandbox.up(OPTIONS).record
 
         assert after.ports["kube"] != before.ports["kube"]
 
 
 def test_reset_empties_it_at_the_same_addresses(home: Home) -> None:
     with stack(home) as sandbox:
-        before, _ = sandbox.up(OPTIONS)
-        home.data.mkdir()
+        before = sandbox.up(OPTIONS).record
+        (home.data / "old").touch()
 
         after = sandbox.reset()
 
         assert after.ports == before.ports
-        assert not home.data.exists()
+        assert not (home.data / "old").exists()
         assert sandbox.status().state == UP
 
 
@@ -224,6 +311,6 @@ def test_a_sandbox_has_one_owner(home: Home) -> None:
 def test_what_its_owner_leaves_behind_ends_by_itself(home: Home) -> None:
     with stack(home) as sandbox:
         with sandbox.owning():
-            record, _ = sandbox.up(OPTIONS, owned=True)
+            record = sandbox.up(OPTIONS, owned=True).record
 
         assert children._wait(home, list(record.children.items()), time.monotonic() + 10) == []

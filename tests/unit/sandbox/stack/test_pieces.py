@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from karpenter.sandbox.stack.home import Home
-from karpenter.sandbox.stack.manifests import default_pool, definitions
+from karpenter.sandbox.stack.manifests import default_pool, definitions, storage_class
 from karpenter.sandbox.stack.pieces import metrics_addresses, pieces, port_names
 from karpenter.sandbox.stack.record import Options, Record
 
 
-def a_record(**options: float) -> Record:
-    made = Options(**options)  # type: ignore[arg-type]
+def a_record(**options: Any) -> Record:
+    made = Options(**options)
     ports = {name: 1000 + number for number, name in enumerate(port_names(made))}
     return Record(name="try-1", options=made, token="secret", ports=ports)
 
@@ -79,4 +81,49 @@ def test_a_speed_shortens_timeouts_but_not_below_what_a_busy_machine_keeps(
 
 def test_the_manifests_that_come_with_it_are_ours() -> None:
     assert {each["kind"] for each in definitions()} == {"CustomResourceDefinition"}
-    assert [each["kind"] for each in default_pool()] == ["EC2NodeClass", "NodePool"]
+    assert [each["kind"] for each in default_pool("prod")] == ["EC2NodeClass", "NodePool"]
+
+
+def test_the_pool_that_comes_with_it_is_for_the_cluster_of_that_name() -> None:
+    node_class = default_pool("prod")[0]["spec"]
+
+    assert node_class["role"] == "KarpenterNodeRole-prod"
+    assert node_class["subnetSelectorTerms"] == [{"tags": {"karpenter.sh/discovery": "prod"}}]
+
+
+def test_the_storage_class_is_the_default_one_and_waits_for_a_pod() -> None:
+    made = storage_class()
+
+    assert made["metadata"]["annotations"]["storageclass.kubernetes.io/is-default-class"] == "true"
+    assert (made["provisioner"], made["volumeBindingMode"]) == ("ebs.csi.aws.com", "WaitForFirstConsumer")
+
+
+def test_name_and_version_of_the_cluster_reach_every_program(home: Home) -> None:
+    record = a_record(cluster_name="prod", kubernetes_version="1.32")
+    found = {each.name: each.arguments for each in pieces(home, record)}
+
+    assert flag(found["kube"], "--kubernetes-version") == flag(found["ec2"], "--cluster-version") == "1.32"
+    assert flag(found["ec2"], "--cluster-name") == flag(found["controller"], "--cluster-name") == "prod"
+    assert flag(found["controller"], "--interruption-queue") == "prod"
+    assert flag(found["ec2"], "--instance-profile") == "KarpenterNodeInstanceProfile-prod"
+
+
+def test_settings_reach_the_controller_and_win_over_those_of_the_sandbox(home: Home) -> None:
+    settings = {"interruption-queue": "mine", "log-level": "debug", "default-instance-profile": "p"}
+    found = {each.name: each.arguments for each in pieces(home, a_record(settings=settings))}
+
+    assert flag(found["controller"], "--interruption-queue") == "mine"
+    assert flag(found["controller"], "--log-level") == "debug"
+    assert found["ec2"][-4:] == (
+        *("--instance-profile", "KarpenterNodeInstanceProfile-sandbox"),
+        *("--instance-profile", "p"),
+    )
+
+
+def test_a_bare_account_has_no_queue_and_no_instance_profile(home: Home) -> None:
+    record = a_record(bare=True, settings={"default-instance-profile": "p"})
+    found = {each.name: each.arguments for each in pieces(home, record)}
+
+    assert found["ec2"][-1] == "--bare"
+    assert "--instance-profile" not in found["ec2"]
+    assert flag(found["controller"], "--interruption-queue") == ""

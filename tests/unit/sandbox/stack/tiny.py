@@ -11,14 +11,22 @@ import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+from karpenter.sandbox.kube.serving.certificates import serving_context
+
 __all__ = ["main"]
 
-_RESOURCES = [{"name": "customresourcedefinitions", "kind": "CustomResourceDefinition", "namespaced": False}]
+_RESOURCES = [
+    {"name": name, "kind": kind, "namespaced": False}
+    for name, kind in (
+        ("customresourcedefinitions", "CustomResourceDefinition"),
+        ("storageclasses", "StorageClass"),
+    )
+]
 
 
 class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        self._answer({"resources": _RESOURCES, "items": []})
+        self._answer({"resources": _RESOURCES, "items": [], "ec2": {"instances": []}})
 
     def do_PATCH(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
@@ -39,7 +47,10 @@ def main(words: list[str]) -> None:
     """Do as told."""
     what = words[0]
     if what == "serve":
-        HTTPServer(("127.0.0.1", int(words[1])), _Handler).serve_forever()
+        server = HTTPServer(("127.0.0.1", int(words[1])), _Handler)
+        if len(words) > 2:
+            server.socket = serving_context(Path(words[2])).wrap_socket(server.socket, server_side=True)
+        server.serve_forever()
     elif what == "fail":
         sys.stderr.write("some words\nerror: it cannot be\nhint:  try another\n")
         raise SystemExit(1)

@@ -14,6 +14,7 @@
 ``names``             labels, annotations and metadata
 ``settings``          the ConfigMap karpenter-global-settings
 ``findings``          warnings, refusals, the outcome
+``progress``          how far a conversion is
 ====================  ====================================================================================
 """
 
@@ -32,12 +33,17 @@ from karpenter.api.legacy.conversion.findings import (
     Step,
 )
 from karpenter.api.legacy.conversion.forward import convert_to_v1
+from karpenter.api.legacy.conversion.progress import Progress, silent
 
 __all__ = ["Conversion", "ConversionWarning", "ObjectRef", "RawObject", "Refusal", "Step", "convert"]
 
 
 def convert(
-    objects: Sequence[RawObject], *, to: Literal["v1", "v1beta1"] = "v1", default_instance_profile: str = ""
+    objects: Sequence[RawObject],
+    *,
+    to: Literal["v1", "v1beta1"] = "v1",
+    default_instance_profile: str = "",
+    tell: Progress = silent,
 ) -> Conversion:
     """Converts the Karpenter objects of an input and passes every other object through, in the order given.
 
@@ -49,7 +55,8 @@ def convert(
         to: The version to convert to; v1beta1 takes v1 objects only.
         default_instance_profile: For node templates that name none; the old controller had it in its settings, and
             if the input holds the ConfigMap karpenter-global-settings it is read there.
+        tell: Is told how far it is: what is being done, for how many objects it is done, and of how many.
     """
     if to == "v1beta1":
-        return convert_to_v1beta1(objects)
-    return convert_to_v1(objects, default_instance_profile=default_instance_profile)
+        return convert_to_v1beta1(objects, tell)
+    return convert_to_v1(objects, default_instance_profile=default_instance_profile, tell=tell)

@@ -18,6 +18,7 @@ from karpenter.api.legacy.conversion.documents import Document
 from karpenter.api.legacy.conversion.findings import Conversion, Journal, RawObject
 from karpenter.api.legacy.conversion.images import ALIASES, UBUNTU_DISKS
 from karpenter.api.legacy.conversion.names import kept_metadata
+from karpenter.api.legacy.conversion.progress import Progress, counted, silent
 
 __all__ = ["convert_to_v1beta1"]
 
@@ -26,11 +27,11 @@ _FAMILIES = {alias: family for family, alias in ALIASES.items()}
 _ALPHA = (docs.PROVISIONER, docs.MACHINE, docs.AWS_NODE_TEMPLATE)
 
 
-def convert_to_v1beta1(objects: Sequence[RawObject]) -> Conversion:
+def convert_to_v1beta1(objects: Sequence[RawObject], tell: Progress = silent) -> Conversion:
     """Returns the input with every v1 object as v1beta1."""
     documents = docs.read_documents(objects)
     current = {}
-    for document in documents:
+    for document in counted("checking", documents, tell):
         if document.version in _ALPHA:
             document.journal.refuse(
                 "apiVersion",
@@ -47,7 +48,7 @@ def convert_to_v1beta1(objects: Sequence[RawObject]) -> Conversion:
         if manifest["kind"] == "EC2NodeClass"
     }
     used = _used_classes(current)
-    for position, manifest in current.items():
+    for position, manifest in counted("converting", list(current.items()), tell):
         document = documents[position]
         if document.version == docs.V1_CLASS:
             converted = _beta_class(manifest, used, document.journal)

@@ -27,6 +27,7 @@ from karpenter.api.nodeclaim import NodeClaimSpec
 from karpenter.api.nodepool import NodePoolSpec
 from karpenter.api.schema import Problem, load_crds
 from karpenter.api.schema.problems import NO_FIELD, unknown_field
+from karpenter.api.schema.structural import Node
 
 __all__ = [
     "AWS_NODE_TEMPLATE",
@@ -120,9 +121,10 @@ def read_documents(objects: Iterable[RawObject]) -> list[Document]:
 
 
 def carried(manifest: RawObject) -> RawObject:
-    """Returns what a conversion reads of an object: no status, no bookkeeping, and no field that says null.
+    """Return what a conversion reads of an object: no status, no bookkeeping, and no field that says null.
 
-    It is a copy through and through, so converters may build it into what they make.
+    A field that the object's version does not have stays, also with a null: the API server refuses it too. The result
+    is a copy through and through, so converters may build it into what they make.
     """
     metadata = manifest.get("metadata")
     kept = (
@@ -135,7 +137,8 @@ def carried(manifest: RawObject) -> RawObject:
         "kind": manifest["kind"],
         "metadata": _without_nulls(kept),
     }
-    return trimmed | ({"spec": _without_nulls(manifest["spec"])} if "spec" in manifest else {})
+    schema = load_crds().definition(manifest["apiVersion"], manifest["kind"]).node.below("spec")
+    return trimmed | ({"spec": _without_nulls(manifest["spec"], schema)} if "spec" in manifest else {})
 
 
 def admits(manifest: RawObject, journal: Journal, prefix: str = "") -> bool:
@@ -209,11 +212,15 @@ def _unpacked(objects: Iterable[RawObject]) -> Iterator[RawObject]:
             yield manifest
 
 
-def _without_nulls(value: Any) -> Any:
+def _without_nulls(value: Any, schema: Node | None = None) -> Any:
     if isinstance(value, dict):
-        return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
+        return {
+            key: _without_nulls(inner, schema.below(key) if schema else None)
+            for key, inner in value.items()
+            if inner is not None or (schema is not None and not schema.knows(key))
+        }
     if isinstance(value, list):
-        return [_without_nulls(inner) for inner in value]
+        return [_without_nulls(inner, schema.items if schema else None) for inner in value]
     return value
 
 

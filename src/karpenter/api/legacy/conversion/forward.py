@@ -30,6 +30,7 @@ from karpenter.api.legacy.conversion.pools import (
     convert_provisioner,
     provisioner_expiry,
 )
+from karpenter.api.legacy.conversion.progress import Progress, counted, silent
 from karpenter.api.legacy.conversion.settings import GlobalSettings, is_global_settings, read_global_settings
 
 __all__ = ["convert_to_v1"]
@@ -60,9 +61,11 @@ class _Input:
     settings: GlobalSettings
 
 
-def convert_to_v1(objects: Sequence[RawObject], *, default_instance_profile: str = "") -> Conversion:
+def convert_to_v1(
+    objects: Sequence[RawObject], *, default_instance_profile: str = "", tell: Progress = silent
+) -> Conversion:
     """Returns the input with every old object as v1."""
-    given = _read(objects)
+    given = _read(objects, tell)
     context = Context(
         default_instance_profile=default_instance_profile or given.settings.instance_profile,
         tags=given.settings.tags,
@@ -71,19 +74,19 @@ def convert_to_v1(objects: Sequence[RawObject], *, default_instance_profile: str
     drafts = [(document, _draft(document, manifest, context)) for document, manifest in given.old]
     drafts = [
         (document, draft)
-        for document, draft in drafts
+        for document, draft in counted("converting", drafts, tell)
         if not document.refused and _admits_as_v1(draft.manifest, document.journal)
     ]
-    _finish(drafts, given.documents)
+    _finish(drafts, given.documents, tell)
     docs.refuse_doubles(given.documents)
     return docs.to_conversion(given.documents)
 
 
-def _read(objects: Sequence[RawObject]) -> _Input:
+def _read(objects: Sequence[RawObject], tell: Progress) -> _Input:
     documents = docs.read_documents(objects)
     old = []
     settings = GlobalSettings()
-    for document in documents:
+    for document in counted("checking", documents, tell):
         if document.refused:
             continue
         written = _as_written(document)
@@ -164,7 +167,7 @@ def _admits_as_v1(manifest: RawObject, journal: Journal) -> bool:
     return docs.admits(manifest, journal, f"{manifest['kind']} of v1 would be refused: ")
 
 
-def _finish(drafts: _Drafts, documents: Sequence[Document]) -> None:
+def _finish(drafts: _Drafts, documents: Sequence[Document], tell: Progress) -> None:
     pools = [(document, draft) for document, draft in drafts if draft.class_name]
     classes = [(document, draft) for document, draft in drafts if not draft.class_name]
     users: dict[str, list[ClassUser]] = {}
@@ -173,7 +176,7 @@ def _finish(drafts: _Drafts, documents: Sequence[Document]) -> None:
     named = {document.ref.name for document in documents if document.version in _CLASSES}
     taken = set(named)
     chosen: dict[int, str] = {}
-    for document, draft in classes:
+    for document, draft in counted("finishing", classes, tell):
         variants = variants_of(document.ref.name, users.get(document.ref.name, []), taken)
         taken.update(variant.name for variant in variants)
         chosen |= {user.ref.position: variant.name for variant in variants for user in variant.users}

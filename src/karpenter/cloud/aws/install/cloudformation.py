@@ -15,7 +15,7 @@ from typing import Any
 from karpenter.cloud.aws.install.account import tag_list
 from karpenter.cloud.aws.install.entrance import AccessEntryPiece, PodIdentityPiece
 from karpenter.cloud.aws.install.pieces import MARK, Piece
-from karpenter.cloud.aws.install.queues import TARGET, QueuePiece, RulePiece, queue_policy
+from karpenter.cloud.aws.install.queues import TARGET, QueuePiece, RulePiece
 from karpenter.cloud.aws.install.roles import ProfilePiece, RolePiece
 from karpenter.cloud.aws.install.site import Site
 from karpenter.cloud.aws.install.tagging import DISCOVERY, TagPiece
@@ -80,7 +80,7 @@ def _(piece: QueuePiece) -> dict[str, Any]:
         SqsManagedSseEnabled=True,
         Tags=tag_list({MARK: piece.cluster}),
     )
-    policy = {"Queues": [{"Ref": name}], "PolicyDocument": queue_policy(piece.arn)}
+    policy = {"Queues": [{"Ref": name}], "PolicyDocument": piece.policy}
     return queue | _one(f"{name}Policy", "AWS::SQS::QueuePolicy", **policy)
 
 

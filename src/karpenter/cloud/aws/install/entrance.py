@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -74,11 +75,12 @@ class PodIdentityPiece(Piece):
         found = self._association(account)
         if found is None:
             return ABSENT
+        differences = self._differences(found)
         if found.get("tags", {}).get(MARK) != self.cluster:
-            if found["roleArn"] == self.role_arn:
+            if not differences:
                 return Found(Standing.RIGHT)
             return self.foreign(f"a pod identity of {self.namespace}/{self.service_account}")
-        return Found.compared([] if found["roleArn"] == self.role_arn else ["its role"])
+        return Found.compared(differences)
 
     def make(self, account: Account) -> None:
         """Make or mend it."""
@@ -93,13 +95,14 @@ class PodIdentityPiece(Piece):
                 roleArn=self.role_arn,
                 tags={MARK: self.cluster},
             )
-        elif found["roleArn"] != self.role_arn:
+        elif self._differences(found):
             account.call(
                 "eks",
                 "UpdatePodIdentityAssociation",
                 clusterName=self.cluster,
                 associationId=found["associationId"],
                 roleArn=self.role_arn,
+                disableSessionTags=False,
             )
 
     def remove(self, account: Account) -> None:
@@ -112,6 +115,11 @@ class PodIdentityPiece(Piece):
                 clusterName=self.cluster,
                 associationId=found["associationId"],
             )
+
+    def _differences(self, found: Mapping[str, Any]) -> list[str]:
+        differences = [] if found["roleArn"] == self.role_arn else ["its role"]
+        # The role trusts who comes with the session tags of the controller's service account.
+        return [*differences, "its session tags are off"] if found.get("disableSessionTags") else differences
 
     def _association(self, account: Account) -> dict[str, Any] | None:
         listed = account.call(

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,8 +29,11 @@ _NO_QUEUE: Final = frozenset({"AWS.SimpleQueueService.NonExistentQueue", "QueueD
 _NO_RULE: Final = frozenset({"ResourceNotFoundException"})
 
 
-def queue_policy(arn: str) -> dict[str, Any]:
-    """Say who may put messages into the queue: EventBridge, and nobody without TLS."""
+def queue_policy(arn: str, rule_arns: Sequence[str]) -> dict[str, Any]:
+    """Return who may put messages into the queue: EventBridge for our own rules alone, and only by TLS.
+
+    Without the conditions EventBridge delivers for a rule of any account, and what it delivers disrupts nodes.
+    """
     return {
         "Id": "EC2InterruptionPolicy",
         "Version": "2012-10-17",
@@ -38,9 +41,13 @@ def queue_policy(arn: str) -> dict[str, Any]:
             {
                 "Sid": "AllowEvents",
                 "Effect": "Allow",
-                "Principal": {"Service": ["events.amazonaws.com", "sqs.amazonaws.com"]},
+                "Principal": {"Service": "events.amazonaws.com"},
                 "Action": "sqs:SendMessage",
                 "Resource": arn,
+                "Condition": {
+                    "StringEquals": {"aws:SourceAccount": arn.split(":")[4]},
+                    "ArnEquals": {"aws:SourceArn": list(rule_arns)},
+                },
             },
             {
                 "Sid": "DenyHTTP",
@@ -61,6 +68,7 @@ class QueuePiece(Piece):
     name: str
     cluster: str
     arn: str
+    rule_arns: tuple[str, ...]
     kind: str = "queue"
 
     @property
@@ -69,12 +77,17 @@ class QueuePiece(Piece):
         return "holds notices of spot interruptions, maintenance and state changes for five minutes"
 
     @property
+    def policy(self) -> dict[str, Any]:
+        """Who may send to the queue."""
+        return queue_policy(self.arn, self.rule_arns)
+
+    @property
     def attributes(self) -> dict[str, str]:
         """What is wanted of the queue."""
         return {
             "MessageRetentionPeriod": "300",
             "SqsManagedSseEnabled": "true",
-            "Policy": json.dumps(queue_policy(self.arn)),
+            "Policy": json.dumps(self.policy),
         }
 
     def find(self, account: Account) -> Found:

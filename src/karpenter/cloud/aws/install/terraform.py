@@ -11,7 +11,7 @@ from typing import Any
 
 from karpenter.cloud.aws.install.entrance import AccessEntryPiece, PodIdentityPiece
 from karpenter.cloud.aws.install.pieces import MARK, Piece
-from karpenter.cloud.aws.install.queues import QueuePiece, RulePiece, queue_policy
+from karpenter.cloud.aws.install.queues import QueuePiece, RulePiece
 from karpenter.cloud.aws.install.roles import ProfilePiece, RolePiece
 from karpenter.cloud.aws.install.site import Site
 from karpenter.cloud.aws.install.tagging import DISCOVERY, TagPiece
@@ -71,7 +71,7 @@ def _(piece: QueuePiece) -> Iterator[Block]:
         "tags": {MARK: piece.cluster},
     }
     yield "aws_sqs_queue", name, body
-    policy = {"queue_url": f"${{aws_sqs_queue.{name}.url}}", "policy": json.dumps(queue_policy(piece.arn))}
+    policy = {"queue_url": f"${{aws_sqs_queue.{name}.url}}", "policy": json.dumps(piece.policy)}
     yield "aws_sqs_queue_policy", name, policy
 
 

@@ -48,6 +48,10 @@ def wanted_pieces(site: Site) -> tuple[Piece, ...]:
     node_role, controller_role = node_role_name(cluster), controller_role_name(cluster)
     queue_arn = site.arn("sqs", cluster)
     scope = Scope(cluster, site.region, site.account, node_role_arn(site), queue_arn, site.partition)
+    rules = [
+        RulePiece(f"{cluster}-{name}", cluster, source, detail_type, queue_arn)
+        for name, (source, detail_type) in RULES.items()
+    ]
     pieces: list[Piece] = [
         RolePiece(
             node_role,
@@ -57,11 +61,10 @@ def wanted_pieces(site: Site) -> tuple[Piece, ...]:
             managed=tuple(f"arn:{site.partition}:iam::aws:policy/{each}" for each in _NODE_POLICIES),
         ),
         ProfilePiece(f"KarpenterNodeInstanceProfile-{cluster}", cluster, node_role),
-        QueuePiece(cluster, cluster, queue_arn),
-        *(
-            RulePiece(f"{cluster}-{name}", cluster, source, detail_type, queue_arn)
-            for name, (source, detail_type) in RULES.items()
+        QueuePiece(
+            cluster, cluster, queue_arn, tuple(site.arn("events", f"rule/{each.name}") for each in rules)
         ),
+        *rules,
         RolePiece(
             controller_role,
             cluster,
@@ -82,10 +85,24 @@ def wanted_pieces(site: Site) -> tuple[Piece, ...]:
 
 
 def _controller_trust(site: Site) -> dict[str, Any]:
-    if site.choices.pod_identity:
-        principal = {"Service": "pods.eks.amazonaws.com"}
-        return trust({"Principal": principal, "Action": ["sts:AssumeRole", "sts:TagSession"]})
-    subject = f"system:serviceaccount:{site.choices.namespace}:{site.choices.service_account}"
+    choices = site.choices
+    if choices.pod_identity:
+        # EKS says by session tags for whom it takes the role; without them any pod of any cluster could be given it.
+        tags = {
+            "eks-cluster-arn": site.arn("eks", f"cluster/{choices.cluster}"),
+            "kubernetes-namespace": choices.namespace,
+            "kubernetes-service-account": choices.service_account,
+        }
+        return trust(
+            {
+                "Principal": {"Service": "pods.eks.amazonaws.com"},
+                "Action": ["sts:AssumeRole", "sts:TagSession"],
+                "Condition": {
+                    "StringEquals": {f"aws:RequestTag/{key}": value for key, value in tags.items()}
+                },
+            }
+        )
+    subject = f"system:serviceaccount:{choices.namespace}:{choices.service_account}"
     return trust(
         {
             "Principal": {"Federated": site.provider_arn},

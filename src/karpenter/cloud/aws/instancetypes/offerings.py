@@ -24,9 +24,20 @@ from karpenter.cloud.aws.unavailable import Unavailable
 from karpenter.facts import TypeFacts
 from karpenter.model.instancetypes import Offering
 
-__all__ = ["DEFAULT_TENANCY", "UNPRICED", "Market", "PriceSource", "Zone", "offerings_of", "zones_of"]
+__all__ = [
+    "DEFAULT_TENANCY",
+    "TENANCIES",
+    "UNPRICED",
+    "Market",
+    "PriceSource",
+    "Zone",
+    "offerings_of",
+    "zones_of",
+]
 
 DEFAULT_TENANCY: Final = ("default",)
+# Shared hardware first: it is preferred wherever both will do.
+TENANCIES: Final = ("default", "dedicated")
 UNPRICED: Final = 1e9
 _CAPACITY_TYPES: Final = (labels.ON_DEMAND, labels.SPOT)
 _RESERVED_DIVISOR: Final = 10_000_000.0
@@ -169,12 +180,22 @@ def _reserved(
         zone_id = zone.id if zone else ""
         count = max(market.reservation_count(reservation.id), 0)
         list_price = market.price(labels.ON_DEMAND, facts.name, reservation.availability_zone)
+        # How full it is, is counted; that its zone has no addresses left, or its placement group is full, is not.
+        blocked = zone is not None and market.unavailable.is_out(
+            labels.RESERVED,
+            facts.name,
+            zone.name,
+            subnet_ids=zone.subnet_ids,
+            group=market.group.id if market.group else "",
+            partition=partition,
+        )
         yield Offering(
             zone=reservation.availability_zone,
             capacity_type=labels.RESERVED,
             # Without a list price it is paid for all the same.
             price_per_hour=(list_price or 1.0) / _RESERVED_DIVISOR,
             available=compatible
+            and not blocked
             and count > 0
             and reservation.availability_zone in sold_in
             and reservation.state != "expiring"

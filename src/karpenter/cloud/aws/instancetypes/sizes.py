@@ -49,6 +49,14 @@ class SizeSettings:
     vm_memory_overhead_percent: float = 0.075
     reserved_enis: int = 0
 
+    def __post_init__(self) -> None:
+        """Refuse a share that would leave no memory at all, so that no node could be planned and nothing told why."""
+        if not 0 <= self.vm_memory_overhead_percent < 1:
+            raise ValueError(
+                f"vm_memory_overhead_percent={self.vm_memory_overhead_percent:g}: must be from 0 to below 1,"
+                " e.g. 0.075 for 7.5 %"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class Size:

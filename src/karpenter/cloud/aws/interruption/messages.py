@@ -3,8 +3,9 @@
 
 An event of EventBridge is known by its version, source and detail type; the table ``_READERS`` has all that concern us.
 Anything else is an ``Ignored`` with its reason: text that is no JSON, events of another kind, another account or
-another region, states that need nothing done, events that name no instance. Nothing here raises for any input, because
-one bad message must not stop the good ones behind it.
+another region, states that need nothing done, events that name no instance. EventBridge writes account and region into
+every event, so an event without them did not come from there. Nothing here raises for any input, because one bad
+message must not stop the good ones behind it.
 """
 
 from __future__ import annotations
@@ -79,10 +80,16 @@ class IgnoredReason(StrEnum):
     NOT_AN_EVENT = "not_an_event"
     UNKNOWN_VERSION = "unknown_version"
     UNKNOWN_KIND = "unknown_kind"
+    NO_ACCOUNT = "no_account"
     FOREIGN_ACCOUNT = "foreign_account"
     FOREIGN_REGION = "foreign_region"
     NOTHING_TO_DO = "nothing_to_do"
     NO_INSTANCE = "no_instance"
+
+    @property
+    def is_forgery(self) -> bool:
+        """Whether no event of our own account can be so: it is told, not only counted."""
+        return self in {IgnoredReason.NO_ACCOUNT, IgnoredReason.FOREIGN_ACCOUNT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +103,12 @@ class Ignored:
 Details: TypeAlias = Mapping[str, Any]
 
 
-def parse_message(body: bytes, *, account: str = "", region: str = "") -> Interruption | Ignored:
+def parse_message(body: bytes, *, account: str, region: str) -> Interruption | Ignored:
     """Return what a message says, for any bytes whatever.
 
     Args:
         body: The message.
-        account: Our account; messages of another are ignored. Empty takes all.
+        account: Our account; messages of another, or of none, are ignored.
         region: Our region, likewise.
     """
     if len(body) > _LONGEST_BYTES:
@@ -131,10 +138,11 @@ def _refused(event: Details, account: str, region: str) -> Ignored | None:
         return Ignored(IgnoredReason.UNKNOWN_VERSION, _short(event.get("version")))
     if (source, detail_type) not in _READERS:
         return Ignored(IgnoredReason.UNKNOWN_KIND, _short(f"{source} / {detail_type}"))
-    # What names no account or region at all is taken for ours: it came through our own queue.
-    if account and _text(event, "account") not in {"", account}:
-        return Ignored(IgnoredReason.FOREIGN_ACCOUNT, _short(event.get("account")))
-    if region and _text(event, "region") not in {"", region}:
+    owner = _text(event, "account")
+    if not owner or owner != account:
+        reason = IgnoredReason.FOREIGN_ACCOUNT if owner else IgnoredReason.NO_ACCOUNT
+        return Ignored(reason, _short(owner or f"{source} / {detail_type}"))
+    if _text(event, "region") != region:
         return Ignored(IgnoredReason.FOREIGN_REGION, _short(event.get("region")))
     return None
 

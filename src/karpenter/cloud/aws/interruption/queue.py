@@ -3,6 +3,8 @@
 
 A message whose handler fails stays in the queue and comes back after its 20 seconds of invisibility; after five
 failures it is parked: deleted, counted, and kept for people to look at. What means nothing to us is deleted at once.
+A message of another account, or one that does not fit the instance that it names, is refused: deleted, counted and
+told. One that EC2 contradicts stays for a second look first, because EC2's lists lag.
 Nothing that a message says can stop the loop, and neither can a queue that is gone or out of reach: that is told, and
 tried again with growing pauses. When messages come ten at a time, several receivers work until the queue is empty.
 """
@@ -10,23 +12,28 @@ tried again with growing pauses. When messages come ten at a time, several recei
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from karpenter.cloud.aws.api import Aws, AwsError, AwsUnreachableError
 from karpenter.cloud.aws.codes import is_not_found
 from karpenter.cloud.aws.interruption.acting import Actor, Outcome
 from karpenter.cloud.aws.interruption.messages import Ignored, Interruption, parse_message
+from karpenter.cloud.aws.interruption.verification import Verdict
 from karpenter.kit.backoff import BackoffPolicy
 from karpenter.kit.cache import TTLCache
 from karpenter.kit.clock import Clock
+from karpenter.kit.rounds import one_round
 
-__all__ = ["MOST_FAILURES", "InterruptionQueue", "Parked", "PollReport"]
+__all__ = ["MOST_FAILURES", "InterruptionQueue", "Parked", "PollReport", "Refused"]
 
 MOST_FAILURES: Final = 5
 
+# How often EC2 is asked about a message that it contradicts, once at each receipt.
+_LOOKS: Final = 2
 _BATCH: Final = 10
 _WAIT_S: Final = 20
 _VISIBILITY_S: Final = 20
@@ -35,6 +42,8 @@ _SHORT_WAIT_S: Final = 1
 _RECEIVERS: Final = 4
 _FAILURES_S: Final = 3600.0
 _MOST_COUNTED: Final = 100_000
+# The address of a queue ends with the account that owns it and its name.
+_OWNER: Final = re.compile(r"/(\d{12})/[^/]+/?$")
 _BACKOFF: Final = BackoffPolicy(base_s=1.0, cap_s=60.0, jitter=0.5)
 
 
@@ -48,6 +57,15 @@ class Parked:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """A message, or one instance of it, that was not obeyed."""
+
+    message_id: str
+    reason: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class PollReport:
     """What one receiving brought.
 
@@ -56,6 +74,7 @@ class PollReport:
         acted: How many the handler was called for with success.
         duplicates: How many had been acted on before.
         ignored: How many meant nothing to us, by reason.
+        refused: What was not obeyed, because it is not of our account or does not fit its instance.
         failures: What the handler raised, for messages that come back.
         parked: Messages that were given up.
         deleted: How many were deleted.
@@ -66,6 +85,7 @@ class PollReport:
     acted: int = 0
     duplicates: int = 0
     ignored: Mapping[str, int] = field(default_factory=dict)
+    refused: tuple[Refused, ...] = ()
     failures: tuple[tuple[str, Exception], ...] = ()
     parked: tuple[Parked, ...] = ()
     deleted: int = 0
@@ -83,6 +103,7 @@ class _Tally:
     acted: int = 0
     duplicates: int = 0
     ignored: Counter[str] = field(default_factory=Counter)
+    refused: list[Refused] = field(default_factory=list)
     failures: list[tuple[str, Exception]] = field(default_factory=list)
     parked: list[Parked] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
@@ -98,7 +119,7 @@ class InterruptionQueue:
         actor: Actor,
         *,
         queue_name: str,
-        account: str = "",
+        verify: Callable[[Interruption], Awaitable[Verdict]],
         on_poll: Callable[[PollReport], None] = lambda _: None,
         on_problem: Callable[[AwsError | AwsUnreachableError], None] = lambda _: None,
     ) -> None:
@@ -109,7 +130,7 @@ class InterruptionQueue:
             clock: Counts pauses and ages.
             actor: Is given every interruption.
             queue_name: The name of the queue.
-            account: Our account; messages of others are ignored. Empty takes all.
+            verify: Says which instances a message fits; raises if that cannot be found out now.
             on_poll: Is told what each receiving brought.
             on_problem: Is told that the queue could not be read.
         """
@@ -117,7 +138,7 @@ class InterruptionQueue:
         self._clock = clock
         self._actor = actor
         self._queue_name = queue_name
-        self._account = account
+        self._verify = verify
         self._on_poll = on_poll
         self._on_problem = on_problem
         self._url = ""
@@ -129,7 +150,8 @@ class InterruptionQueue:
         failed = 0
         while True:
             try:
-                report = await self.poll()
+                with one_round(self._clock):
+                    report = await self.poll()
                 if report.count == _BATCH:
                     await self._drain_together()
                 failed = 0
@@ -158,10 +180,11 @@ class InterruptionQueue:
             AwsError: SQS refuses, or there is no such queue.
             AwsUnreachableError: SQS did not answer.
         """
+        url = await self._address()
         answer = await self._aws.call(
             "sqs",
             "ReceiveMessage",
-            QueueUrl=await self._address(),
+            QueueUrl=url,
             MaxNumberOfMessages=_BATCH,
             WaitTimeSeconds=wait_s,
             VisibilityTimeout=_VISIBILITY_S,
@@ -169,13 +192,14 @@ class InterruptionQueue:
         )
         messages = answer.get("Messages", [])
         tally = _Tally()
-        await asyncio.gather(*(self._take(message, tally) for message in messages))
+        await asyncio.gather(*(self._take(message, _owner(url), tally) for message in messages))
         deleted = await self._delete(tally.done)
         report = PollReport(
             received=dict(tally.received),
             acted=tally.acted,
             duplicates=tally.duplicates,
             ignored=dict(tally.ignored),
+            refused=tuple(tally.refused),
             failures=tuple(tally.failures),
             parked=tuple(tally.parked),
             deleted=deleted,
@@ -191,35 +215,49 @@ class InterruptionQueue:
             self._url = str(answer["QueueUrl"])
         return self._url
 
-    async def _take(self, message: Mapping[str, Any], tally: _Tally) -> None:
+    async def _take(self, message: Mapping[str, Any], account: str, tally: _Tally) -> None:
         body = str(message.get("Body", "")).encode("utf-8", "replace")
-        read = parse_message(body, account=self._account, region=self._aws.region)
+        message_id = str(message.get("MessageId", ""))
+        read = parse_message(body, account=account, region=self._aws.region)
         if isinstance(read, Ignored):
             tally.received["no_op"] += 1
             tally.ignored[read.reason.value] += 1
+            if read.reason.is_forgery:
+                tally.refused.append(Refused(message_id, read.reason.value, read.detail))
             tally.done.append(message["ReceiptHandle"])
             return
         tally.received[read.kind.value] += 1
-        message_id = str(message.get("MessageId", ""))
         # The handler is somebody else's code; whatever it raises concerns this message alone.
         try:
-            outcome = await self._actor.act(read)
+            is_done = await self._obey(message_id, read, tally)
         except Exception as error:  # noqa: BLE001
-            if self._is_hopeless(message_id):
+            is_done = self._count(message_id) >= MOST_FAILURES
+            if is_done:
                 tally.parked.append(Parked(message_id, read, str(error)))
-                tally.done.append(message["ReceiptHandle"])
             else:
                 tally.failures.append((message_id, error))
-            return
-        self._failures.delete(message_id)
-        tally.acted += outcome is Outcome.ACTED
-        tally.duplicates += outcome is Outcome.DUPLICATE
-        tally.done.append(message["ReceiptHandle"])
+        if is_done:
+            self._failures.delete(message_id)
+            tally.done.append(message["ReceiptHandle"])
 
-    def _is_hopeless(self, message_id: str) -> bool:
+    async def _obey(self, message_id: str, read: Interruption, tally: _Tally) -> bool:
+        """Act on what a message says of the instances that it fits; return whether the message is done with."""
+        verdict = await self._verify(read)
+        if verdict.fits:
+            outcome = await self._actor.act(replace(read, instance_ids=verdict.fits))
+            tally.acted += outcome is Outcome.ACTED
+            tally.duplicates += outcome is Outcome.DUPLICATE
+        doubtful = any(not misfit.is_final for misfit in verdict.misfits.values())
+        if doubtful and self._count(message_id) < _LOOKS:
+            return False
+        for instance_id, misfit in verdict.misfits.items():
+            tally.refused.append(Refused(message_id, misfit.value, f"{read.kind.value} of {instance_id}"))
+        return True
+
+    def _count(self, message_id: str) -> int:
         failures = self._failures.get(message_id, 0) + 1
         self._failures.set(message_id, failures)
-        return failures >= MOST_FAILURES
+        return failures
 
     async def _delete(self, handles: Sequence[str]) -> int:
         if not handles:
@@ -235,3 +273,9 @@ class InterruptionQueue:
         now = self._clock.now().timestamp()
         sent = (str(message.get("Attributes", {}).get("SentTimestamp", "")) for message in messages)
         return tuple(max(now - int(each) / 1000, 0.0) for each in sent if each.isdecimal())
+
+
+def _owner(url: str) -> str:
+    """Return the account of a queue; it is ours, because the queue was asked for by its name alone."""
+    owner = _OWNER.search(url)
+    return owner[1] if owner else ""

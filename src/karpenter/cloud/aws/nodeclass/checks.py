@@ -15,6 +15,7 @@ from typing import Final
 from karpenter.api import labels
 from karpenter.api.ec2nodeclass import EC2NodeClass, KubeletConfiguration
 from karpenter.cloud.aws.amis.families import AL2023, BOTTLEROCKET, CUSTOM, FamilyError, family_of
+from karpenter.cloud.aws.fleet import CLAIM_UID_TAG, LAUNCH_TAG
 from karpenter.cloud.aws.nodeclass.problems import Problem
 from karpenter.errors import KarpenterError
 from karpenter.kit.durations import parse_duration
@@ -31,6 +32,8 @@ _RESTRICTED_TAGS: Final = (
     re.compile(re.escape(labels.NODEPOOL_TAG)),
     re.compile(re.escape(labels.NODECLAIM_TAG)),
     re.compile(re.escape(labels.EC2NODECLASS_TAG)),
+    re.compile(re.escape(CLAIM_UID_TAG)),
+    re.compile(re.escape(LAUNCH_TAG)),
 )
 _LONGEST_KEY: Final = 128
 _LONGEST_VALUE: Final = 256

@@ -207,10 +207,12 @@ class DryRuns:
             if isinstance(error, AwsError) and error.cause.kind is Kind.PASSED:
                 return None
             problem = problem_of(error, field="spec", reason=reason)
-            if problem.reason == "InstanceProfileNameInvalid" and probe.node_class.spec.role:
+            if problem.reason != "InstanceProfileNameInvalid":
+                return problem
+            if probe.node_class.spec.role:
                 # We have made it ourselves; EC2 needs some seconds to learn of it.
                 return replace(problem, is_verdict=False)
-            return problem
+            return problem_of(error, field="spec.instanceProfile", reason=reason)
         return None
 
 

@@ -50,8 +50,8 @@ SECURITY_GROUPS_NOT_FOUND: Final = "SecurityGroupsNotFound"
 PLACEMENT_GROUP_NOT_FOUND: Final = "PlacementGroupNotFound"
 PLACEMENT_GROUP_FAILED: Final = "PlacementGroupResolutionFailed"
 RESERVATIONS_FAILED: Final = "CapacityReservationResolutionFailed"
-PROFILE_NOT_FOUND: Final = "InstanceProfileNotFound"
 ROLE_NOT_FOUND: Final = "NodeRoleNotFound"
+PROFILE_FAILED: Final = "InstanceProfileResolutionFailed"
 DEPENDENCIES_NOT_READY: Final = "DependenciesNotReady"
 
 _AMI_S: Final = 300.0
@@ -90,6 +90,7 @@ class StatusParts:
         templates: Launch templates, removed with their class.
         dry_runs: Asks EC2 whether it would launch; None leaves that out (disable-dry-run).
         uses_reservations: Whether reserved capacity is handled (gate ReservedCapacity).
+        isolated_vpc: Whether IAM is out of reach, so that instance profiles are left behind with a class.
     """
 
     clock: Clock
@@ -106,6 +107,7 @@ class StatusParts:
     templates: LaunchTemplates
     dry_runs: DryRuns | None = None
     uses_reservations: bool = True
+    isolated_vpc: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +218,7 @@ class NodeClassStatus:
             AwsUnreachableError: AWS did not answer.
         """
         profiles = 0
-        if not node_class.spec.instance_profile:
+        if not node_class.spec.instance_profile and not self._parts.isolated_vpc:
             profiles = await self._parts.profiles.delete_of(node_class)
         return CleanedUp(profiles, await self._parts.templates.delete_of(node_class.metadata.name))
 
@@ -320,13 +322,11 @@ class NodeClassStatus:
         return found
 
     async def _profile(self, draft: _Draft) -> None:
-        spec = draft.node_class.spec
-        selector = "spec.instanceProfile" if spec.instance_profile else "spec.role"
         try:
             name = await self._parts.profiles.resolve(draft.node_class)
         except KarpenterError as error:
-            missing = ROLE_NOT_FOUND if isinstance(error, RoleNotFoundError) else PROFILE_NOT_FOUND
-            problem = problem_of(error, field=selector, reason=missing)
+            missing = ROLE_NOT_FOUND if isinstance(error, RoleNotFoundError) else PROFILE_FAILED
+            problem = problem_of(error, field="spec.role", reason=missing)
             if draft.fails(conditions.INSTANCE_PROFILE_READY, problem):
                 draft.status = replace(draft.status, instance_profile="")
             return

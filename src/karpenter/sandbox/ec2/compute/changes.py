@@ -139,7 +139,6 @@ def _settings(ec2: Store, row: Fields) -> Deed:
         token_remembers_failures=row.truth("tokenRemembersFailures", now.token_remembers_failures),
         spot_service_linked_role=row.truth("spotServiceLinkedRole", now.spot_service_linked_role),
         spread_limit=row.whole("spreadLimit", now.spread_limit),
-        max_fleet_overrides=row.whole("maxFleetOverrides", now.max_fleet_overrides, 1),
         price_capacity_shallow=row.number("priceCapacityShallow", now.price_capacity_shallow),
     )
     step_s = row.whole("priceStepSeconds", ec2.prices.step_s, 1)

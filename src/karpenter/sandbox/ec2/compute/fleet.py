@@ -3,7 +3,8 @@
 
 Every launch template configuration and override is a candidate. The allocation strategy orders the candidates; each
 is tried until the target is met, and one that fails leaves an error with its code and its override. So a fleet may
-come out whole, in part, or with errors alone; only a request that makes no sense is refused as a whole.
+come out whole, in part, or with errors alone; only a request that makes no sense is refused as a whole, such as one
+that names a pool twice. An instant fleet may have any number of overrides; EC2's limit of 300 is for the other types.
 
 The strategies: ``lowest-price`` and ``prioritized`` fill the first pool that has room. ``price-capacity-optimized``
 reckons a pool the dearer the fewer places it has left, and a little dearer for each instance that this fleet already
@@ -26,6 +27,7 @@ from karpenter.sandbox.ec2.compute.instances import Order, begin, create, undo
 from karpenter.sandbox.ec2.compute.launching import Plan, make_plan, overlaid, template_data, zone_and_subnet
 from karpenter.sandbox.ec2.compute.listing import describe, spec_tags, tag_list
 from karpenter.sandbox.ec2.compute.records import Fleet, Instance
+from karpenter.sandbox.ec2.compute.refusals import check_pools
 from karpenter.sandbox.ec2.compute.seam import Params, invalid, missing, stop_if_dry_run
 from karpenter.sandbox.ec2.compute.store import Store
 from karpenter.sandbox.ec2.contract import ModelError
@@ -105,13 +107,6 @@ def create_fleet(ec2: Store, params: Params) -> dict[str, Any]:
     configs = params.get("LaunchTemplateConfigs")
     if not configs:
         raise missing("LaunchTemplateConfigs")
-    total = sum(len(config.get("Overrides") or ()) for config in configs)
-    if total > ec2.settings.max_fleet_overrides:
-        raise ModelError(
-            "InvalidFleetConfig",
-            f"The number of launch template overrides ({total}) exceeds the limit of "
-            f"{ec2.settings.max_fleet_overrides}.",
-        )
     loaded = [
         (config, *template_data(ec2, config.get("LaunchTemplateSpecification") or {})) for config in configs
     ]
@@ -121,13 +116,16 @@ def create_fleet(ec2: Store, params: Params) -> dict[str, Any]:
             raise invalid(strategy, "allocationStrategy")
     tags = spec_tags(params.get("TagSpecifications"), "fleet")
     spec_tags(params.get("TagSpecifications"), "instance", "volume")
-    stop_if_dry_run(params)
     now = ec2.now()
+    candidates = {market: _candidates(ec2, loaded, market, now) for market in shares}
+    for each in candidates.values():
+        check_pools(one.pool for one in each)
+    stop_if_dry_run(params)
     fleet_id = f"fleet-{ec2.ids.next_uuid()}"
     seq = ec2.next_seq()
     launch = _Launch(ec2, params, _orders(ec2, params, fleet_id), now)
     for market, wanted in shares.items():
-        _allocate(launch, market, wanted, _candidates(ec2, loaded, market, now))
+        _allocate(launch, market, wanted, candidates[market])
     for _, instance in launch.made:
         begin(ec2, instance, now)
         warm(ec2, instance)

@@ -18,6 +18,7 @@ from karpenter.sandbox.ec2.compute.capacity import Pool
 from karpenter.sandbox.ec2.compute.listing import by_ids, unknown_id
 from karpenter.sandbox.ec2.compute.placement import find_group
 from karpenter.sandbox.ec2.compute.records import Image, PlacementGroup, Subnet
+from karpenter.sandbox.ec2.compute.refusals import check_interfaces, check_options, check_volume
 from karpenter.sandbox.ec2.compute.seam import Params, Profile, missing
 from karpenter.sandbox.ec2.compute.store import Store
 from karpenter.sandbox.ec2.compute.templates import check_user_data, find_template, find_version
@@ -107,7 +108,8 @@ def make_plan(ec2: Store, data: Params, market: str, *, fleet: bool = False) -> 
     _check_architecture(known, image)
     zone, subnet = zone_and_subnet(ec2, data)
     _check_offered(ec2, known, zone, market, fleet=fleet)
-    interfaces = _interfaces(data, known)
+    interfaces = _interfaces(data, known, subnet)
+    check_options(data, known)
     groups = _groups(ec2, data, interfaces, subnet)
     return Plan(
         pool=Pool(name, zone, market),
@@ -183,21 +185,12 @@ def _check_offered(ec2: Store, known: TypeFacts, zone: str, market: str, *, flee
         )
 
 
-def _interfaces(data: Params, known: TypeFacts) -> tuple[Mapping[str, Any], ...]:
+def _interfaces(data: Params, known: TypeFacts, subnet: Subnet) -> tuple[Mapping[str, Any], ...]:
     asked = sorted(
         data.get("NetworkInterfaces") or [{"DeviceIndex": 0}],
         key=lambda each: (each.get("NetworkCardIndex") or 0, each.get("DeviceIndex") or 0),
     )
-    if len(asked) > known.max_interfaces:
-        raise ModelError(
-            "AttachmentLimitExceeded", f"Interface count {len(asked)} exceeds the limit for {known.name}"
-        )
-    if any((each.get("NetworkCardIndex") or 0) >= len(known.network_cards) for each in asked):
-        raise ModelError(
-            "InvalidParameterValue", f"{known.name} has {len(known.network_cards)} network card(s)."
-        )
-    if sum(str(each.get("InterfaceType")).startswith("efa") for each in asked) > known.efa_max:
-        raise ModelError("Unsupported", f"{known.name} supports at most {known.efa_max} EFA interface(s).")
+    check_interfaces(asked, known, subnet)
     if data.get("SecurityGroupIds") and any(each.get("Groups") for each in asked):
         raise ModelError(
             "InvalidParameterCombination",
@@ -282,5 +275,6 @@ def _disks(data: Params, image: Image) -> tuple[Mapping[str, Any], ...]:
                 f"Volume of size {ebs.get('VolumeSize', 0)}GB is smaller than snapshot "
                 f"'{ebs.get('SnapshotId')}', expect size >= {snapshot_gib}GB",
             )
+        check_volume(device, asked.get("Ebs", {}), ebs.get("VolumeType", "gp2"))
         by_device[device] = {**base, **asked, "DeviceName": device, "Ebs": ebs}
     return tuple(disk for disk in by_device.values() if "Ebs" in disk)

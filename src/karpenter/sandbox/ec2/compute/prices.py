@@ -27,6 +27,7 @@ _EPOCH: Final = datetime(2020, 1, 1, tzinfo=UTC)
 _PRODUCT: Final = "Linux/UNIX"
 _PRODUCTS: Final = (_PRODUCT, f"{_PRODUCT} (Amazon VPC)")
 _PAGE: Final = 1000
+"""The rows of a page for which no size is asked."""
 _BREAK: Final = "\x1f"
 _ROWS_PER_POOL: Final = 90 * 24
 """The most changes told per pool; EC2 keeps 90 days."""
@@ -162,6 +163,8 @@ def spot_price_history(prices: Prices, params: Params, now: datetime) -> dict[st
     start = min(params.get("StartTime") or end - timedelta(days=90), end)
     if not set(params.get("ProductDescriptions") or _PRODUCTS) & set(_PRODUCTS):
         return {"SpotPriceHistory": []}
+    # EC2 takes pages of any size here, unlike elsewhere.
+    most = max(params.get("MaxResults") or 0, _PAGE)
     rows: list[_Row] = []
     page: Sequence[_Row] = ()
     token: dict[str, str] = {}
@@ -173,13 +176,13 @@ def spot_price_history(prices: Prices, params: Params, now: datetime) -> dict[st
             for moment, price in prices.spot_changes(name, zone, start, end)
         ]
         rows += matching(fresh, params.get("Filters") or (), _FIELDS)
-        if len(rows) > _PAGE:
+        if len(rows) > most:
             # Rows come in the order of their keys, so a full page needs none of the later types.
-            page, token = cut(rows, params, lambda row: row.key, at_least=1, at_most=_PAGE, by_itself=True)
+            page, token = cut(rows, params, lambda row: row.key, at_least=1, at_most=most, by_itself=True)
             if token:
                 break
     else:
-        page, token = cut(rows, params, lambda row: row.key, at_least=1, at_most=_PAGE, by_itself=True)
+        page, token = cut(rows, params, lambda row: row.key, at_least=1, at_most=most, by_itself=True)
     return {"SpotPriceHistory": [_view(row, prices) for row in page], **token}
 
 

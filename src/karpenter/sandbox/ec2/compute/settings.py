@@ -48,6 +48,5 @@ class Settings:
 
     spot_service_linked_role: bool = True
     spread_limit: int = 7
-    max_fleet_overrides: int = 300
     price_capacity_shallow: float = 10.0
     """Free places at which price-capacity-optimized reckons a pool twice as dear as its price."""

@@ -107,8 +107,8 @@ def _member(service: Service, name: str, ref: Ref) -> _Writer:
 def _list(service: Service, shape: Shape) -> _Writer:
     assert shape.member is not None  # noqa: S101 - a list has a member in every description
     member = shape.member
-    default = "item" if service.protocol == "ec2" else "member"
-    tag = member.location_name or default
+    # Where the description names no element, it is `member` in EC2 too; SDKs that read strictly miss any other.
+    tag = member.location_name or "member"
     opening, closing = f"<{tag}>", f"</{tag}>"
 
     def write(value: Rendered | Iterable[Any]) -> str:

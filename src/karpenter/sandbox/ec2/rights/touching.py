@@ -154,7 +154,7 @@ def _profile(world: World, action: str, parameters: Parameters) -> Iterator[Aske
     asked = _request_tags({each["Key"]: each["Value"] for each in tags}) if tags else {}
     found = world.iam.profiles.get(name)
     arn = found.arn if found else world.iam.arn("instance-profile", parameters.get("Path", "/"), name)
-    yield Asked(action, arn, _resource_tags(found.tags if found else {}) | asked)
+    yield Asked(action, arn, _resource_tags(found.tags if found else {}, "iam") | asked)
     role = world.iam.roles.get(parameters.get("RoleName", ""))
     if role is not None and action == "iam:AddRoleToInstanceProfile":
         yield Asked("iam:PassRole", role.arn, {"iam:PassedToService": "ec2.amazonaws.com"})
@@ -194,8 +194,11 @@ def _request_tags(tags: Mapping[str, str]) -> Context:
     return keys | {f"aws:RequestTag/{key}": value for key, value in tags.items()}
 
 
-def _resource_tags(tags: Mapping[str, str]) -> Context:
-    return {f"aws:ResourceTag/{key}": value for key, value in tags.items()}
+def _resource_tags(tags: Mapping[str, str], service: str = "ec2") -> Context:
+    """Give the tags of a resource under the key of all services and under the service's own, older one."""
+    return {
+        f"{prefix}:ResourceTag/{key}": value for prefix in ("aws", service) for key, value in tags.items()
+    }
 
 
 def _tags_of(world: World, identity: str) -> Mapping[str, str]:

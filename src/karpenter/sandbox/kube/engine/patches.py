@@ -186,11 +186,11 @@ def _check_config(resource: Resource, target: Target, config: Object) -> None:
                 "the namespace of the provided object does not match the namespace sent on the request"
             )
         metadata["namespace"] = target.namespace
-    if resource.definition is not None:
-        return
-    for complaint in mistyped(config, resource.shape):
+    complaints = list(mistyped(config, resource.shape))
+    if complaints:
+        told = complaints[0] if len(complaints) == 1 else "\n  ".join(("errors:", *complaints))
         raise ApiError(
             500,
             "",
-            f"failed to create typed patch object ({spot}; {resource.api_version}, Kind={resource.kind}): {complaint}",
+            f"failed to create typed patch object ({spot}; {resource.api_version}, Kind={resource.kind}): {told}",
         )

@@ -263,10 +263,20 @@ DEFAULTS: Final[dict[str, Struct | Callable[[Struct], Struct]]] = {
     "discovery.EndpointPort": {"name": "", "protocol": "TCP"},
     "apiextensions.CustomResourceDefinitionSpec": _definition_names,
 }
+
+
+def _claim_kinds(spec: Struct) -> Struct:
+    """Name the kind of each claim template, as the server does on every way out."""
+    for each in spec.get("volumeClaimTemplates") or ():
+        each |= {"kind": "PersistentVolumeClaim", "apiVersion": "v1"}
+    return {}
+
+
 # More than one thing to fill in, in order.
 _ALSO: Final[dict[str, tuple[Callable[[Struct], Struct], ...]]] = {
     "core.PodSpec": (_accounts, _host_ports),
     "core.Container": (_pull_policy,),
+    "apps.StatefulSetSpec": (_claim_kinds,),
 }
 _OWN_NAME: Final = re.compile(
     r"(?:io\.k8s\.api|io\.k8s\.apiextensions-apiserver\.pkg\.apis)\.(\w+)\.\w+\.(\w+)"

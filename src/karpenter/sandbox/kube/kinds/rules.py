@@ -280,6 +280,23 @@ def _name(shape: Shape) -> str:
     return own_name(shape)
 
 
+def _with_claim_volumes(new: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a StatefulSet whose pod template has the volumes that the controller adds for its claims."""
+    spec = new.get("spec") or {}
+    template = spec.get("template") or {}
+    pod = template.get("spec") or {}
+    names = [(each.get("metadata") or {}).get("name", "") for each in spec.get("volumeClaimTemplates") or ()]
+    added = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in dict.fromkeys(names)]
+    own = [each for each in pod.get("volumes") or () if each.get("name") not in names]
+    whole = {**pod, "volumes": [*added, *own]}
+    return {**new, "spec": {**spec, "template": {**template, "spec": whole}}} if added else dict(new)
+
+
+def _problems_within(resource: Resource, new: Mapping[str, Any]) -> Iterator[Problem]:
+    judged = _with_claim_volumes(new) if resource.storage_key == "apps/statefulsets" else dict(new)
+    return _walk(judged, resource.shape, "")
+
+
 def _walk(value: Any, shape: Shape, path: str) -> Iterator[Problem]:
     if isinstance(value, list):
         if shape.element is not None:
@@ -303,7 +320,7 @@ def creation_problems(resource: Resource, new: Mapping[str, Any]) -> list[Proble
     problems = metadata_creation(_nameable(new["metadata"], rule), namespaced=resource.namespaced)
     problems += _name_problems(new["metadata"], rule)
     problems += _finalizer_problems(new["metadata"])
-    return [*problems, *_walk(dict(new), resource.shape, "")]
+    return [*problems, *_problems_within(resource, new)]
 
 
 def _nameable(metadata: Mapping[str, Any], rule: str) -> dict[str, Any]:
@@ -344,7 +361,7 @@ def update_problems(
     if subresource == "status":
         return [*problems, *_status_problems(resource, new)]
     if any(new.get(key) != old.get(key) for key in (new.keys() | old.keys()) - {"metadata", "status"}):
-        problems += _walk(dict(new), resource.shape, "")
+        problems += _problems_within(resource, new)
         change = _CHANGES.get(resource.storage_key)
         if change is not None:
             problems += change(new, old)

@@ -207,12 +207,20 @@ def mistyped(value: Any, shape: Shape, path: str = "") -> Iterator[str]:
             yield f"{path}: expected list, got {_got(value)}"
             return
         for place, item in enumerate(value):
-            yield from mistyped(item, shape.element or ANYTHING, f"{path}[{place}]")
-    elif shape.scalar in _EXPECTED and _got(value) != _SAME.get(shape.scalar, shape.scalar):
+            yield from mistyped(item, shape.element or ANYTHING, f"{path}[{_item_name(item, place, shape)}]")
+    elif shape.scalar in _EXPECTED and _got(value) not in _TAKEN.get(shape.scalar, (shape.scalar,)):
         yield f"{path}: expected {_EXPECTED[shape.scalar]}, got {_got(value)}"
 
 
-_SAME = {"integer": "int", "number": "int"}
+_TAKEN = {"integer": ("int", "float"), "number": ("int", "float")}
+
+
+def _item_name(item: Any, place: int, shape: Shape) -> str:
+    """Return an item as the merge library names it: by its keys, its value, or its place."""
+    if shape.list_type == "map" and isinstance(item, dict):
+        keys = {key: item[key] for key in sorted(shape.keys) if key in item}
+        return ",".join(f"{key}={gotext.compact_json(value)}" for key, value in keys.items())
+    return f"={gotext.compact_json(item)}" if shape.list_type == "set" else str(place)
 
 
 def _got(value: Any) -> str:

@@ -7,13 +7,11 @@ by bytes.
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from karpenter.sandbox.kube.engine import deleting, reviews, subresources
+from karpenter.sandbox.kube.engine import deleting, reviews, streams, subresources
 from karpenter.sandbox.kube.engine.bodies import parse_body
 from karpenter.sandbox.kube.engine.calls import Call, Target, User, parse_target, write_options
 from karpenter.sandbox.kube.engine.engine import Engine, Outcome
@@ -42,6 +40,8 @@ Object = dict[str, Any]
 _OPEN: Final = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 _JSON: Final = "application/json"
 _PROTOBUF_DOCUMENT: Final = "application/com.github.proto-openapi.spec.v2"
+# Asked for with an @, and answered without: Go cannot parse one in a media type.
+_PROTOBUF_FORM: Final = f"{_PROTOBUF_DOCUMENT}.v1.0+protobuf"
 _OLD_ENDPOINTS: Final = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
 _PRESERVED: Final = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
@@ -67,11 +67,13 @@ class Dispatcher:
     Args:
         engine: The objects.
         users: Who a token stands for.
+        version: The Kubernetes version to announce; empty for the one whose behaviour is modelled.
     """
 
-    def __init__(self, engine: Engine, users: Mapping[str, User]) -> None:
+    def __init__(self, engine: Engine, users: Mapping[str, User], version: str = "") -> None:
         self._engine = engine
         self._users = users
+        self._version = discovery.version(version)
         self._documents = Documents(engine.catalogue)
 
     def user(self, headers: Mapping[str, str], path: str) -> User:
@@ -81,10 +83,8 @@ class Dispatcher:
             ApiError: nobody vouches for the caller (401).
         """
         kind, _, token = headers.get("Authorization", "").partition(" ")
-        # kubectl keeps tokens to itself where there is no TLS, but sends what the address itself says.
-        secret = _password(token) if kind.lower() == "basic" else token.strip()
-        if kind and secret in self._users:
-            return self._users[secret]
+        if kind.lower() == "bearer" and token.strip() in self._users:
+            return self._users[token.strip()]
         if path in _OPEN and not token:
             return User("system:anonymous", ("system:unauthenticated",))
         raise ApiError.unauthorized()
@@ -114,6 +114,8 @@ class Dispatcher:
         if target.namespace and not resource.namespaced:
             raise ApiError.no_such_path()
         if target.subresource and target.subresource not in resource.subresources:
+            if not resource.group and (resource.plural, target.subresource) in streams.NEEDS_PROCESS:
+                raise streams.refuse_stream(self._engine, resource, target)
             raise ApiError.no_such_path()
         _warn(call, resource)
         return self._resource(call, resource, target)
@@ -124,7 +126,7 @@ class Dispatcher:
         if path in {"/healthz", "/livez", "/readyz"} or path.startswith(("/livez/", "/readyz/", "/healthz/")):
             return Answer(body=b"ok", content_type="text/plain; charset=utf-8")
         if path == "/version":
-            return Answer(body=encode(discovery.version()))
+            return Answer(body=encode(self._version))
         if path in {"/api", "/apis"}:
             return self._roots(path, accept)
         parts = path.split("/")[1:]
@@ -143,9 +145,7 @@ class Dispatcher:
             document = self._documents.document(path.removeprefix("/openapi/v3/"))
             return Answer(body=document) if document is not None else _not_here()
         elif path == "/openapi/v2":
-            if _PROTOBUF_DOCUMENT in accept and _JSON not in accept:
-                raise ApiError.not_acceptable(_JSON)
-            return Answer(body=self._documents.swagger())
+            return self._swagger(accept)
         elif path == "/":
             found = {
                 "paths": sorted(
@@ -168,6 +168,11 @@ class Dispatcher:
                 )
             }
         return Answer(body=encode(found)) if found is not None else _not_here()
+
+    def _swagger(self, accept: str) -> Answer:
+        if _PROTOBUF_DOCUMENT in accept and _JSON not in accept:
+            return Answer(body=self._documents.swagger_head(), content_type=_PROTOBUF_FORM)
+        return Answer(body=self._documents.swagger())
 
     def _roots(self, path: str, accept: str) -> Answer:
         catalogue = self._engine.catalogue
@@ -359,8 +364,7 @@ class Dispatcher:
                 body=self._written(resource, subresources.finalize(engine, resource, target, options, call))
             )
         if method == "GET" and name == "log":
-            engine.stored(resource, target)
-            return Answer(body=b"", content_type="text/plain")
+            return Answer(body=streams.pod_log(engine, resource, target, call), content_type="text/plain")
         if method == "GET" and "get" in resource.subresources[name]["verbs"]:
             return Answer(body=object_bytes(resource, engine.stored(resource, target)))
         raise ApiError.method_not_allowed()
@@ -383,13 +387,6 @@ def _warn(call: Call, resource: Resource) -> None:
     elif resource.storage_key == "batch/jobs" and call.method == "DELETE" and not call.body:
         told_what = call.query.keys() & {"propagationPolicy", "orphanDependents"}
         call.warnings += [] if told_what else [_PRESERVED]
-
-
-def _password(encoded: str) -> str:
-    try:
-        return base64.b64decode(encoded).decode().partition(":")[2]
-    except (binascii.Error, UnicodeDecodeError):
-        return ""
 
 
 def _not_here() -> Answer:

@@ -67,6 +67,15 @@ class Documents:
             made = self._made[name] = (state, msgspec.json.encode(_document(found, "3")))
         return made[1]
 
+    def swagger_head(self) -> bytes:
+        """Return the document of OpenAPI 2 in protobuf, without schemas.
+
+        kubectl asks for this form before it applies a List. Without a schema it leaves the check of the items to the
+        server, which checks each of them as it comes.
+        """
+        info = _protobuf(1, b"Kubernetes") + _protobuf(2, str(builtin_facts()["release"]).encode("ascii"))
+        return _protobuf(1, b"2.0") + _protobuf(2, info)
+
     def swagger(self) -> bytes:
         """Gives everything in one document of OpenAPI 2."""
         found = list(self._catalogue)
@@ -76,6 +85,11 @@ class Documents:
             text = msgspec.json.encode(document).replace(b"#/components/schemas/", b"#/definitions/")
             self._second = (state, text)
         return self._second[1]
+
+
+def _protobuf(number: int, content: bytes) -> bytes:
+    """Return a field of up to 127 bytes as protobuf has it."""
+    return bytes((number << 3 | 2, len(content))) + content
 
 
 def _document(resources: Iterable[Resource], form: str) -> Object:

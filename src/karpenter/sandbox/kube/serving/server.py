@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import ssl
 import time
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -40,6 +41,8 @@ class Server:
         users: Who a token stands for.
         host: Where to listen.
         port: Where to listen; 0 takes a free one.
+        tls: The certificate to serve with; None serves plain HTTP.
+        version: The Kubernetes version to announce, such as 1.32; empty for the one whose behaviour is modelled.
         audit_log: A file that gets a line a request.
     """
 
@@ -50,24 +53,28 @@ class Server:
         users: Mapping[str, User] | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
+        tls: ssl.SSLContext | None = None,
+        version: str = "",
         audit_log: Path | None = None,
     ) -> None:
         self.engine = engine or Engine()
         self.users = dict(users) if users is not None else {"sandbox": ADMIN}
         self.host = host
         self.port = port
+        self._tls = tls
         self._audit_log = audit_log
         self._audit: IO[str] | None = None
         self._definitions = Definitions(self.engine)
         self._protection = Protection(self.engine)
         seed(self.engine)
-        self._dispatcher = Dispatcher(self.engine, self.users)
+        self._dispatcher = Dispatcher(self.engine, self.users, version)
         self._runner: web.ServerRunner | None = None
 
     @property
     def url(self) -> str:
         """Gives the address."""
-        return f"http://{self.host}:{self.port}"
+        scheme = "http" if self._tls is None else "https"
+        return f"{scheme}://{self.host}:{self.port}"
 
     async def start(self) -> None:
         """Opens the address.
@@ -76,7 +83,12 @@ class Server:
             PortTakenError: Another program has the port.
         """
         runner = await opened(
-            self._handle, self.host, self.port, shutdown_timeout_s=0.3, max_field_size=65_536
+            self._handle,
+            self.host,
+            self.port,
+            shutdown_timeout_s=0.3,
+            tls=self._tls,
+            max_field_size=65_536,
         )
         self.port = int(runner.addresses[0][1])
         self._runner = runner

@@ -221,6 +221,18 @@ def test_requirements_inside_requirements_are_refused_with_the_path_of_the_mista
     assert "one level up" in conversion.refusals[0].hint
 
 
+def test_an_unknown_field_is_refused_with_a_null_too_and_a_null_for_a_known_one_is_no_field() -> None:
+    unknown = convert([provisioner(weihgt=None, labels=None, limits={"resource": None})])
+    known = convert([provisioner(weight=None, labels=None, limits={"resources": {"cpu": None}})])
+
+    assert [str(refusal) for refusal in unknown.refusals] == [
+        'Provisioner default: unknown field "spec.limits.resource"',
+        'Provisioner default: unknown field "spec.weihgt"',
+    ]
+    assert known.refusals == ()
+    assert "weight" not in known.objects[0]["spec"]
+
+
 def test_all_problems_of_all_objects_are_told_at_once() -> None:
     conversion = convert(
         [

@@ -63,7 +63,8 @@ def test_capacity_lacks_only_what_the_hypervisor_takes() -> None:
 def test_the_share_of_memory_that_is_lacking_can_be_set() -> None:
     assert size(settings=SizeSettings(vm_memory_overhead_percent=0)).capacity["memory"] == 8192 * MIB
     assert size(settings=SizeSettings(vm_memory_overhead_percent=0.1)).capacity["memory"] == 7372 * MIB
-    assert size(settings=SizeSettings(vm_memory_overhead_percent=2)).capacity["memory"] == 0
+    with pytest.raises(ValueError, match="from 0 to below 1"):
+        SizeSettings(vm_memory_overhead_percent=2)
 
 
 def test_memory_that_a_real_node_had_replaces_the_estimate() -> None:

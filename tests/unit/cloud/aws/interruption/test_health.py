@@ -31,10 +31,15 @@ class Stand:
         self.failing = failing
         self.told: list[Interruption] = []
         self.problems: list[Exception] = []
+        self.unhealthy: list[tuple[str, str]] = []
         self.refusal: Exception | None = None
         self.aws = FakeAws({"DescribeInstanceStatus": self._describe})
         self.health = InstanceHealth(
-            self.aws, self.clock, Actor(self._handle, self.clock), on_problem=self.problems.append
+            self.aws,
+            self.clock,
+            Actor(self._handle, self.clock),
+            on_problem=self.problems.append,
+            on_unhealthy=lambda kind, instance: self.unhealthy.append((str(kind), instance)),
         )
 
     def _describe(self, **asked: Any) -> Any:
@@ -129,3 +134,17 @@ async def test_the_loop_tells_once_and_lives_through_every_trouble() -> None:
 
     assert len(stand.problems) == 2
     assert [each.instance_ids for each in stand.told] == [("i-1",)]
+
+
+async def test_each_instance_in_trouble_is_told_once_for_as_long_as_it_is() -> None:
+    stand = Stand(event=[scheduled("i-1", "instance-stop", "soon")])
+    task = asyncio.ensure_future(stand.health.run())
+    await stand.clock.advance(130)
+    assert stand.unhealthy == [("event_status", "i-1")]
+    stand.statuses = {}
+    await stand.clock.advance(60)
+    stand.statuses = {"event": [scheduled("i-1", "instance-stop", "soon")]}
+    await stand.clock.advance(60)
+    task.cancel()
+
+    assert stand.unhealthy == [("event_status", "i-1")] * 2

@@ -93,6 +93,11 @@ def test_a_health_event_names_each_instance_once_and_volumes_are_left_out() -> N
         (event("EC2 AMI State Change", ONE), IgnoredReason.UNKNOWN_KIND),
         (spot(source="aws.health"), IgnoredReason.UNKNOWN_KIND),
         (spot(account="222222222222"), IgnoredReason.FOREIGN_ACCOUNT),
+        (spot(account=""), IgnoredReason.NO_ACCOUNT),
+        (spot(account=None), IgnoredReason.NO_ACCOUNT),
+        (spot(account=111111111111), IgnoredReason.NO_ACCOUNT),
+        (spot(region=""), IgnoredReason.FOREIGN_REGION),
+        (spot(region=None), IgnoredReason.FOREIGN_REGION),
         (spot(region="eu-west-1"), IgnoredReason.FOREIGN_REGION),
         (event(STATE, {**ONE, "state": "pending"}), IgnoredReason.NOTHING_TO_DO),
         (event(STATE, ONE), IgnoredReason.NOTHING_TO_DO),
@@ -116,9 +121,15 @@ def test_what_means_nothing_to_us_is_a_value_with_its_reason(body: bytes, reason
     assert ignored(body) == reason
 
 
-def test_without_an_account_and_a_region_of_ours_all_are_taken() -> None:
-    assert isinstance(parse_message(spot(account="9", region="mars")), Interruption)
-    assert isinstance(parsed(spot(account="", region=None)), Interruption)
+def test_without_an_account_of_ours_none_is_taken() -> None:
+    for account in ("", "111111111111"):
+        assert isinstance(parse_message(spot(account=account), account="", region="us-west-2"), Ignored)
+
+
+def test_only_a_message_that_our_account_cannot_have_sent_is_a_forgery() -> None:
+    forgeries = {reason for reason in IgnoredReason if reason.is_forgery}
+
+    assert forgeries == {IgnoredReason.NO_ACCOUNT, IgnoredReason.FOREIGN_ACCOUNT}
 
 
 @pytest.mark.parametrize("time", [None, 5, "yesterday", "0001-01-01T00:00:00+23:59"])

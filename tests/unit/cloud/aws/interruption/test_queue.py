@@ -7,12 +7,20 @@ from typing import Any
 import pytest
 
 from karpenter.cloud.aws.api import AwsError
-from karpenter.cloud.aws.interruption import Actor, Interruption, InterruptionQueue, PollReport
+from karpenter.cloud.aws.interruption import (
+    Actor,
+    Interruption,
+    InterruptionQueue,
+    Misfit,
+    PollReport,
+    Refused,
+    Verdict,
+)
 from karpenter.kit.clock import FakeClock
 from tests.unit.cloud.aws.fakes import FakeAws, aws_error
-from tests.unit.cloud.aws.interruption.bodies import spot
+from tests.unit.cloud.aws.interruption.bodies import health, spot
 
-URL = {"QueueUrl": "https://queue"}
+ADDRESS = "https://sqs.us-west-2.amazonaws.com/111111111111/demo"
 
 
 def message(number: int, body: bytes | str, **more: Any) -> dict[str, Any]:
@@ -23,7 +31,14 @@ def message(number: int, body: bytes | str, **more: Any) -> dict[str, Any]:
 class Stand:
     """A queue that gives out prepared batches, and a handler that fails for named instances."""
 
-    def __init__(self, *batches: Any, failing: frozenset[str] = frozenset(), deleting: Any = None) -> None:
+    def __init__(
+        self,
+        *batches: Any,
+        failing: frozenset[str] = frozenset(),
+        deleting: Any = None,
+        address: str = ADDRESS,
+    ) -> None:
+        self.misfits: dict[str, Misfit] = {}
         self.clock = FakeClock()
         self.told: list[str] = []
         self.failing = failing
@@ -32,7 +47,7 @@ class Stand:
         answers = [each if isinstance(each, Exception) else {"Messages": each} for each in batches]
         self.aws = FakeAws(
             {
-                "GetQueueUrl": URL,
+                "GetQueueUrl": {"QueueUrl": address},
                 "ReceiveMessage": [*answers, self._nothing],
                 "DeleteMessageBatch": deleting or {"Successful": []},
             }
@@ -42,7 +57,7 @@ class Stand:
             self.clock,
             Actor(self._handle, self.clock),
             queue_name="demo",
-            account="111111111111",
+            verify=self._verify,
             on_poll=self.reports.append,
             on_problem=self.problems.append,
         )
@@ -51,6 +66,13 @@ class Stand:
         if self.failing & set(interruption.instance_ids):
             raise RuntimeError("the API server is away")
         self.told += interruption.instance_ids
+
+    async def _verify(self, interruption: Interruption) -> Verdict:
+        ids = interruption.instance_ids
+        return Verdict(
+            tuple(each for each in ids if each not in self.misfits),
+            {each: self.misfits[each] for each in ids if each in self.misfits},
+        )
 
     async def _nothing(self, **asked: Any) -> dict[str, Any]:
         await self.clock.sleep(asked["WaitTimeSeconds"])
@@ -70,7 +92,7 @@ async def test_messages_are_received_as_told_acted_on_and_deleted_together() -> 
     assert sorted(stand.told) == ["i-01", "i-02"]
     assert stand.aws.named("ReceiveMessage") == [
         {
-            "QueueUrl": "https://queue",
+            "QueueUrl": ADDRESS,
             "MaxNumberOfMessages": 10,
             "WaitTimeSeconds": 20,
             "VisibilityTimeout": 20,
@@ -191,3 +213,78 @@ async def test_a_receiver_that_fails_while_draining_is_told_after_the_others_are
 
     assert [each.code for each in stand.problems if isinstance(each, AwsError)] == ["AccessDenied"]
     assert len(stand.told) == 11
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (spot(account=None), "no_account"),
+        (spot(account=""), "no_account"),
+        (spot(account="222222222222"), "foreign_account"),
+    ],
+)
+async def test_a_message_without_our_account_is_refused_deleted_and_told(body: bytes, reason: str) -> None:
+    stand = Stand([message(1, body)])
+
+    report = await stand.queue.poll()
+
+    assert stand.told == []
+    assert stand.deleted() == ["h-1"]
+    assert [(each.message_id, each.reason) for each in report.refused] == [("m-1", reason)]
+    assert report.received == {"no_op": 1}
+
+
+async def test_our_account_is_that_of_the_queue() -> None:
+    theirs = "https://sqs.us-west-2.amazonaws.com/333333333333/demo"
+    stand = Stand([message(1, spot(account="333333333333"))], address=theirs)
+
+    report = await stand.queue.poll()
+
+    assert (stand.told, report.refused) == (["i-0a1"], ())
+
+
+async def test_a_queue_whose_account_is_unknown_obeys_no_message() -> None:
+    stand = Stand([message(1, spot()), message(2, spot(account=""))], address="https://queue")
+
+    report = await stand.queue.poll()
+
+    assert stand.told == []
+    assert {each.reason for each in report.refused} == {"foreign_account", "no_account"}
+
+
+async def test_a_message_that_does_not_fit_its_instance_is_refused_at_once_and_a_genuine_one_is_obeyed() -> (
+    None
+):
+    stand = Stand([message(1, spot("i-01")), message(2, spot("i-02"))])
+    stand.misfits = {"i-01": Misfit.NOT_SPOT}
+
+    report = await stand.queue.poll()
+
+    assert stand.told == ["i-02"]
+    assert report.refused == (Refused("m-1", "not_spot", "spot_interrupted of i-01"),)
+    assert sorted(stand.deleted()) == ["h-1", "h-2"]
+
+
+async def test_a_message_that_ec2_contradicts_is_looked_at_twice_before_it_is_refused() -> None:
+    again = message(1, health("i-01", "i-02"))
+    stand = Stand([again], [again])
+    stand.misfits = {"i-01": Misfit.NO_SCHEDULED_EVENT}
+
+    first, second = await stand.queue.poll(), await stand.queue.poll()
+
+    assert stand.told == ["i-02"]
+    assert (first.refused, first.deleted, first.failures) == ((), 0, ())
+    assert [each.detail for each in second.refused] == ["scheduled_change of i-01"]
+    assert stand.deleted() == ["h-1"]
+
+
+async def test_a_message_that_ec2_confirms_at_the_second_look_is_obeyed() -> None:
+    again = message(1, health("i-01"))
+    stand = Stand([again], [again])
+    stand.misfits = {"i-01": Misfit.NO_SCHEDULED_EVENT}
+    await stand.queue.poll()
+    stand.misfits = {}
+
+    second = await stand.queue.poll()
+
+    assert (stand.told, second.refused, stand.deleted()) == (["i-01"], (), ["h-1"])

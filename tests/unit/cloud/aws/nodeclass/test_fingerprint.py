@@ -74,10 +74,72 @@ def test_the_order_of_disks_and_tags_means_nothing() -> None:
     assert node_class_hash(one) == node_class_hash(other)
 
 
+def _disk(size: str) -> dict[str, Any]:
+    return {
+        "block_device_mappings": (BlockDeviceMapping(device_name="/dev/xvda", ebs=EBS(volume_size=size)),)
+    }
+
+
+def _kubelet(**settings: Any) -> dict[str, Any]:
+    return {"kubelet": KubeletConfiguration(**settings)}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (_disk("20Gi"), _disk("20480Mi")),
+        (_kubelet(kube_reserved={"memory": "1Gi"}), _kubelet(kube_reserved={"memory": "1024Mi"})),
+        (_kubelet(system_reserved={"cpu": "1"}), _kubelet(system_reserved={"cpu": "1000m"})),
+        (
+            _kubelet(eviction_hard={"memory.available": "5%"}),
+            _kubelet(eviction_hard={"memory.available": "5.0%"}),
+        ),
+        (
+            _kubelet(eviction_soft_grace_period={"memory.available": "1m"}),
+            _kubelet(eviction_soft_grace_period={"memory.available": "60s"}),
+        ),
+        (
+            _kubelet(cluster_dns=("10.0.0.10", "10.0.0.11")),
+            _kubelet(cluster_dns=("10.0.0.11", "10.0.0.10")),
+        ),
+        ({"detailed_monitoring": False}, {}),
+    ],
+)
+def test_equal_settings_written_differently_are_no_drift(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert node_class_hash(node_class(spec=one)) == node_class_hash(node_class(spec=other))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (_disk("20Gi"), _disk("20G")),
+        (_kubelet(kube_reserved={"memory": "some"}), _kubelet(kube_reserved={"memory": "more"})),
+        (
+            _kubelet(eviction_soft_grace_period={"memory.available": "1m"}),
+            _kubelet(eviction_soft_grace_period={"memory.available": "long"}),
+        ),
+        (
+            _kubelet(eviction_hard={"memory.available": "5%"}),
+            _kubelet(eviction_hard={"memory.available": "x%"}),
+        ),
+        (_kubelet(cluster_dns=("10.0.0.10",)), _kubelet(cluster_dns=("10.0.0.11",))),
+    ],
+)
+def test_other_amounts_and_times_are_drift(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert node_class_hash(node_class(spec=one)) != node_class_hash(node_class(spec=other))
+
+
+def test_claims_of_the_version_before_are_fingerprinted_anew_and_have_not_drifted() -> None:
+    ours = hash_annotations(node_class())
+    before = claim(annotations={labels.EC2NODECLASS_HASH: "7", labels.EC2NODECLASS_HASH_VERSION: "py1"})
+
+    assert claim_annotations(before, ours) == ours
+
+
 def test_annotations_carry_fingerprint_and_version() -> None:
     assert hash_annotations(node_class()) == {
         labels.EC2NODECLASS_HASH: PLAIN,
-        labels.EC2NODECLASS_HASH_VERSION: "py1",
+        labels.EC2NODECLASS_HASH_VERSION: "py2",
     }
 
 
@@ -94,6 +156,6 @@ def test_a_claim_of_another_version_gets_ours_but_drift_is_not_hidden() -> None:
 
     assert claim_annotations(claim(annotations=go), ours) == ours
     assert claim_annotations(drifted(claim(annotations=go)), ours) == {
-        labels.EC2NODECLASS_HASH_VERSION: "py1"
+        labels.EC2NODECLASS_HASH_VERSION: "py2"
     }
     assert claim_annotations(claim(annotations=ours), ours) == {}

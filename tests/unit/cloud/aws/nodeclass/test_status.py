@@ -109,7 +109,7 @@ class Stand:
                 cluster_name="demo",
                 kubernetes=lambda: "1.33",
                 cluster=lambda: CLUSTER,
-                account=Account(aws),
+                account=Account(aws, clock, cluster_name="demo"),
                 amis=Amis(aws, clock),
                 reservations=Reservations(aws, clock),
                 placement_groups=groups,
@@ -153,7 +153,7 @@ async def test_a_class_whose_selectors_find_everything_is_ready_and_shows_what_w
     assert [each.id for each in status.security_groups] == ["sg-1"]
     assert [each.id for each in status.amis] == ["ami-1"]
     assert status.instance_profile == profile_name("demo", "us-west-2", written())
-    assert resolved.annotations[labels.EC2NODECLASS_HASH_VERSION] == "py1"
+    assert resolved.annotations[labels.EC2NODECLASS_HASH_VERSION] == "py2"
     assert (resolved.notices, resolved.problems, resolved.look_again_s) == ((), {}, 60.0)
 
 
@@ -305,17 +305,26 @@ async def test_empty_selectors_are_named_and_nobody_is_asked_for_everything() ->
     assert not stand.aws.named("DescribeSubnets") + stand.aws.named("DescribeImages")
 
 
-async def test_a_missing_role_and_a_missing_profile_have_reasons_of_their_own() -> None:
+async def test_a_missing_role_has_a_reason_of_its_own() -> None:
     no_profile = aws_error("NoSuchEntity", "Instance Profile x cannot be found.", status=404)
     no_role = aws_error("NoSuchEntity", "The role with name node-role cannot be found.", status=404)
     stand = Stand(GetInstanceProfile=no_profile, CreateInstanceProfile={}, AddRoleToInstanceProfile=no_role)
 
     by_role = await stand.resolve()
-    by_name = await stand.resolve(written(role="", instance_profile="mine"))
 
     assert said(by_role, conditions.INSTANCE_PROFILE_READY) == ("False", "NodeRoleNotFound")
-    assert said(by_name, conditions.INSTANCE_PROFILE_READY) == ("False", "InstanceProfileNotFound")
     assert by_role.status.instance_profile == ""
+
+
+async def test_a_class_that_names_its_profile_never_asks_iam() -> None:
+    stand = Stand(GetInstanceProfile=OUTAGE, ListInstanceProfiles=OUTAGE)
+    named = written(role="", instance_profile="mine")
+
+    resolved = await stand.resolve(named)
+
+    assert said(resolved, conditions.INSTANCE_PROFILE_READY)[0] == "True"
+    assert resolved.status.instance_profile == "mine"
+    assert not stand.aws.named("GetInstanceProfile")
 
 
 @pytest.mark.parametrize(
@@ -401,7 +410,7 @@ async def test_a_reservation_of_an_owner_whom_the_term_names_needs_no_notice() -
 
 async def test_whose_credentials_these_are_may_stay_unknown() -> None:
     other = {**SUBNET, "OwnerId": "222222222222"}
-    stand = Stand(GetCallerIdentity=OUTAGE, DescribeSubnets={"Subnets": [other]})
+    stand = Stand(GetCallerIdentity=OUTAGE, DescribeCluster=OUTAGE, DescribeSubnets={"Subnets": [other]})
 
     resolved = await stand.resolve()
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from karpenter import facts
+from karpenter.sandbox.ec2.contract import ModelError
 from tests.unit.sandbox.ec2.compute.account import ZONES, Account, codes_of, ids_of, only, tags
 
 
@@ -307,6 +308,7 @@ def test_everything_in_the_template_reaches_the_instance(account: Account) -> No
     )
 
     fleet = account.fleet(
+        account.at("m5.xlarge"),
         template="full",
         market="spot",
         TagSpecifications=[tags("instance", pool="a"), tags("volume", vol="yes"), tags("fleet", f="yes")],
@@ -438,23 +440,15 @@ def test_a_request_that_makes_no_sense_is_refused_as_a_whole(
     assert account.listed() == []
 
 
-def test_more_overrides_than_ec2_takes_are_refused(account: Account) -> None:
-    account.ec2.apply({"settings": {"maxFleetOverrides": 2}})
-    configs = [
-        {
-            "LaunchTemplateSpecification": {"LaunchTemplateName": "nodes"},
-            "Overrides": [account.at("m5.large", zone) for zone in ZONES],
-        }
-    ]
+def test_an_instant_fleet_takes_more_than_three_hundred_overrides(account: Account) -> None:
+    names = [name for name, kind in facts.instance_types().items() if "x86_64" in kind.architectures]
+    sold = [name for name in names if set(ZONES) <= set(facts.offered("us-west-2").get(name, ()))]
+    overrides = [account.at(name, zone) for name in sold for zone in ZONES]
+    assert len(overrides) > 300
 
-    refused = account.refused(
-        "CreateFleet",
-        Type="instant",
-        LaunchTemplateConfigs=configs,
-        TargetCapacitySpecification={"TotalTargetCapacity": 1},
-    )
+    fleet = account.fleet(*overrides)
 
-    assert refused.code == "InvalidFleetConfig"
+    assert len(ids_of(fleet)) == 1
 
 
 def test_an_override_by_zone_alone_finds_a_subnet_there(account: Account) -> None:
@@ -479,26 +473,35 @@ def test_a_fleet_is_forgotten_after_a_while_and_an_unknown_action_is_refused(acc
     assert account.refused("CreateMoney").code == "InvalidAction"
 
 
-def test_two_overrides_of_one_pool_share_its_depth(account: Account) -> None:
+def test_a_pool_that_is_named_twice_refuses_the_fleet_even_over_two_subnets(account: Account) -> None:
     second = account.add_subnet(ZONES[0], 3)
-    account.ec2.apply(
+
+    with pytest.raises(ModelError) as caught:
+        account.fleet(account.at("c5.large"), {**account.at("c5.large"), "SubnetId": second})
+
+    assert caught.value.code == "InvalidFleetConfig"
+    assert f"c5.large in {ZONES[0]}" in caught.value.message
+    assert account.listed() == []
+
+
+def test_a_pool_that_two_templates_name_refuses_the_fleet(account: Account) -> None:
+    account.add_template("others")
+    configs = [
         {
-            "prices": {"capacityType": "spot", "price": 0.1},
-            "capacity": [{"instanceType": "c5.large", "count": 4}, {"instanceType": "m5.large", "count": 3}],
+            "LaunchTemplateSpecification": {"LaunchTemplateName": name},
+            "Overrides": [account.at("m5.large"), account.at("m5.large", ZONES[1])],
         }
-    )
-    overrides = [
-        account.at("c5.large"),
-        {**account.at("c5.large"), "SubnetId": second},
-        account.at("m5.large"),
+        for name in ("nodes", "others")
     ]
 
-    fleet = account.fleet(*overrides, count=7, market="spot", strategy="price-capacity-optimized")
+    refused = account.refused(
+        "CreateFleet",
+        Type="instant",
+        LaunchTemplateConfigs=configs,
+        TargetCapacitySpecification={"TotalTargetCapacity": 1},
+    )
 
-    kinds = Counter(row["InstanceType"] for row in fleet["Instances"] for _ in row["InstanceIds"])
-    assert kinds == {"c5.large": 4, "m5.large": 3}
-    beyond = account.fleet(*overrides, market="spot", strategy="price-capacity-optimized")
-    assert codes_of(beyond) == ["InsufficientInstanceCapacity"] * 3
+    assert refused.code == "InvalidFleetConfig"
 
 
 def test_an_override_may_place_and_disk_its_instance_otherwise(account: Account) -> None:

@@ -127,6 +127,29 @@ def test_small_pages_and_filters_work_together(account: Account) -> None:
     assert seen == sorted(name for name in facts.offered("us-west-2") if name.startswith("m5."))
 
 
+def test_a_page_may_have_two_thousand_prices_or_more(account: Account) -> None:
+    pages: list[list[Any]] = []
+    token: dict[str, str] = {}
+    while not pages or token:
+        page = account.call("DescribeSpotPriceHistory", StartTime=START, MaxResults=2000, **token)
+        pages.append(page["SpotPriceHistory"])
+        token = {"NextToken": page["NextToken"]} if "NextToken" in page else {}
+
+    assert [len(page) for page in pages[:-1]] == [2000] * (len(pages) - 1)
+    assert len(pages) > 1
+    keys = [(row["InstanceType"], row["AvailabilityZone"]) for page in pages for row in page]
+    assert len(keys) == len(set(keys))
+    whole = account.call("DescribeSpotPriceHistory", StartTime=START, MaxResults=10**6)
+    assert len(whole["SpotPriceHistory"]) == len(keys)
+
+
+def test_a_page_of_prices_has_a_thousand_rows_unless_more_are_asked_for(account: Account) -> None:
+    page = account.call("DescribeSpotPriceHistory", StartTime=START)
+
+    assert len(page["SpotPriceHistory"]) == 1000
+    assert account.refused("DescribeSpotPriceHistory", MaxResults=0).code == "InvalidParameterValue"
+
+
 def test_other_products_have_no_rows(account: Account) -> None:
     assert history(account, ProductDescriptions=["Windows"]) == []
 

@@ -35,6 +35,15 @@ def test_nothing_is_said_of_what_is_none_and_empty_lists_are_closed() -> None:
     assert render_item("Instance", {"InstanceId": None, "Tags": []}) == "<item><tagSet/></item>"
 
 
+def test_lists_whose_members_have_no_name_in_the_description_are_written_as_sdks_expect() -> None:
+    device = {"Accelerators": [{"Name": "a"}]}
+
+    written = render_item("InstanceTypeInfo", {"InferenceAcceleratorInfo": device})
+
+    inner = "<accelerators><member><name>a</name></member></accelerators>"
+    assert written == f"<item><inferenceAcceleratorInfo>{inner}</inferenceAcceleratorInfo></item>"
+
+
 def test_a_field_that_the_shape_does_not_have_is_a_defect() -> None:
     with pytest.raises(KeyError, match="Colour"):
         render_item("Instance", {"Colour": "red"})

@@ -591,3 +591,48 @@ def test_a_token_for_ever_ends_some_day(api: Api) -> None:
 
     assert status == 201
     assert told["status"]["expirationTimestamp"].startswith("21")
+
+
+@pytest.mark.parametrize("value", [None, 1])
+def test_a_custom_object_is_not_applied_with_a_field_that_its_schema_does_not_have(
+    api: Api, value: int | None
+) -> None:
+    for file in ("karpenter.sh_nodepools.yaml",):
+        text = resources.files("karpenter.api.crds").joinpath(file).read_text("utf-8")
+        api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", yaml.safe_load(text))
+    reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+    pool = {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": "p"},
+        "spec": {"template": {"spec": {"requirements": [], "nodeClassRef": reference}}, "extra": value},
+        "more": value,
+    }
+
+    status, told = api.patch(
+        "/apis/karpenter.sh/v1/nodepools/p?fieldManager=me", pool, "application/apply-patch+yaml"
+    )
+
+    assert status == 500
+    assert told["message"] == (
+        "failed to create typed patch object (/p; karpenter.sh/v1, Kind=NodePool): errors:\n"
+        "  .spec.extra: field not declared in schema\n"
+        "  .more: field not declared in schema"
+    )
+
+
+def test_an_item_of_an_applied_list_is_named_by_its_keys(api: Api) -> None:
+    made = deployment("d")
+    made["spec"]["template"]["spec"]["containers"][0]["nonsense"] = None
+    made["metadata"]["finalizers"] = [5]
+
+    status, told = api.patch(
+        "/apis/apps/v1/namespaces/default/deployments/d?fieldManager=me", made, "application/apply-patch+yaml"
+    )
+
+    assert status == 500
+    assert (
+        '.spec.template.spec.containers[name="main"].nonsense: field not declared in schema'
+        in told["message"]
+    )
+    assert ".metadata.finalizers[=5]: expected string, got int" in told["message"]

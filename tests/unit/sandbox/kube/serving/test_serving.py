@@ -6,10 +6,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import yaml
 
+from karpenter.sandbox.kube.engine.calls import Call
 from karpenter.sandbox.kube.kubeconfig import kubeconfig
 from karpenter.sandbox.kube.serving.cells import CELLS, human_duration
 from karpenter.sandbox.kube.serving.podcells import pod_word
+from karpenter.sandbox.kube.serving.server import ADMIN, Server
 from tests.e2e.conformance.cases.manifests import MANIFESTS
 from tests.unit.sandbox.kube.api import PODS, Api, pod
 
@@ -192,12 +195,17 @@ def test_openapi_has_a_document_for_every_version_and_no_secrets_of_ours(api: Ap
     swagger = api.get("/openapi/v2")
     assert "io.k8s.api.core.v1.Pod" in swagger["definitions"]
     assert api.raw("GET", "/openapi/v3/apis/no/v1").status == 404
-    assert (
-        api.raw(
-            "GET", "/openapi/v2", accept="application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-        ).status
-        == 406
+
+
+def test_kubectl_gets_openapi_2_in_the_form_that_it_asks_for_before_it_applies_a_list(api: Api) -> None:
+    answer = api.raw(
+        "GET", "/openapi/v2", accept="application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
     )
+
+    assert answer.status == 200
+    # Go's parser of media types knows no @.
+    assert answer.content_type == "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+    assert answer.body.startswith(b"\n\x032.0\x12\x15\n\nKubernetes\x12\x07v1.")
 
 
 def test_paths_that_lead_nowhere_say_so(api: Api) -> None:
@@ -209,10 +217,26 @@ def test_paths_that_lead_nowhere_say_so(api: Api) -> None:
     assert "/version" in api.get("/")["paths"]
 
 
-def test_the_kubeconfig_carries_the_token_in_the_address() -> None:
-    text = kubeconfig("http://127.0.0.1:8080", "a/b")
+def test_the_token_is_that_of_the_kubeconfigs_user_and_not_in_the_address() -> None:
+    written = yaml.safe_load(kubeconfig("https://127.0.0.1:8080", "a/b", b"certificate"))
 
-    assert "http://sandbox:a%2Fb@127.0.0.1:8080" in text
+    assert written["clusters"][0]["cluster"] == {
+        "server": "https://127.0.0.1:8080",
+        "certificate-authority-data": "Y2VydGlmaWNhdGU=",
+    }
+    assert written["users"][0]["user"] == {"token": "a/b"}
+    assert "certificate-authority-data" not in kubeconfig("http://127.0.0.1:8080", "a/b")
+
+
+def test_the_version_that_is_announced_can_be_another() -> None:
+    def announced(version: str) -> tuple[str, str]:
+        answer = Server(version=version)._dispatcher.answer(Call("GET", "/version", {}, {}, b"", ADMIN))
+        told = json.loads(answer.body)
+        return told["minor"], told["gitVersion"]
+
+    assert announced("1.32") == ("32", "v1.32.0")
+    assert announced("") == announced("1.34")
+    assert announced("")[1].startswith("v1.34.")
 
 
 def test_ages_are_told_at_the_clock_of_the_api(api: Api) -> None:

@@ -1,19 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from msgspec.structs import replace
 
-from karpenter.api import labels
 from karpenter.api.nodeclaim import NodeClaim
-from karpenter.cloud.aws.garbage import Collector, pause_s, profiles_in_use
-from karpenter.cloud.errors import CloudError, NodeClaimNotFoundError
-from karpenter.cloud.leaks import Leak, leaks
+from karpenter.cloud.leaks import Owner, leaks
 from karpenter.cloud.protocol import Machine
-from tests.unit.cloud.aws.builders import claim, node_class
+from tests.unit.cloud.aws.builders import claim
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -40,7 +36,9 @@ def by_tag(each: Machine) -> frozenset[str]:
 
 
 def found(machines: list[Machine], claims: list[NodeClaim]) -> list[str]:
-    return [leak.machine.provider_id[-3:] for leak in leaks(machines, claims, NOW, by_tag)]
+    return [
+        leak.machine.provider_id[-3:] for leak in leaks(machines, tuple(map(Owner.of, claims)), NOW, by_tag)
+    ]
 
 
 def test_a_machine_that_a_claim_names_is_no_leak() -> None:
@@ -74,7 +72,7 @@ def test_a_machine_of_a_claim_that_has_none_yet_is_left_alone_however_old() -> N
 
 
 def test_the_second_machine_of_a_claim_is_a_leak_and_says_so() -> None:
-    (leak,) = leaks([machine("i-2", uid="uid-1")], [having("uid-1", "i-1")], NOW, by_tag)
+    (leak,) = leaks([machine("i-2", uid="uid-1")], [Owner.of(having("uid-1", "i-1"))], NOW, by_tag)
 
     assert leak.why == "claim claim-uid-1 has another machine, aws:///us-west-2a/i-1"
 
@@ -86,60 +84,3 @@ def test_what_is_going_already_or_of_unknown_age_is_left_alone(odd: Machine) -> 
 
 def test_stopped_machines_are_leaks_too() -> None:
     assert found([machine(state="stopped")], []) == ["i-1"]
-
-
-def test_looks_come_often_at_first() -> None:
-    assert [pause_s(rounds) for rounds in (0, 19, 20)] == [10.0, 10.0, 30.0]
-
-
-def test_profiles_are_in_use_by_classes_and_by_claims() -> None:
-    other = node_class(
-        name="b", spec={"role": "", "instance_profile": "named"}, status={"instance_profile": ""}
-    )
-    old = claim(annotations={labels.INSTANCE_PROFILE_NAME: "old"})
-
-    assert profiles_in_use([node_class(), other], [old, claim("uid-2")]) == {"demo_profile", "named", "old"}
-
-
-class Cloud:
-    """A list of machines, and what happens when one is to be ended."""
-
-    def __init__(self, machines: list[Machine], troubles: Mapping[str, Exception]) -> None:
-        self.machines = machines
-        self.troubles = troubles
-        self.steps: list[str] = []
-
-    async def list_machines(self) -> list[Machine]:
-        self.steps.append("machines")
-        return self.machines
-
-    async def list_claims(self) -> list[NodeClaim]:
-        self.steps.append("claims")
-        return []
-
-    async def delete(self, provider_id: str) -> None:
-        self.steps.append(provider_id[-3:])
-        if provider_id[-3:] in self.troubles:
-            raise self.troubles[provider_id[-3:]]
-
-    def collector(self) -> Collector:
-        return Collector(
-            list_machines=self.list_machines,
-            list_claims=self.list_claims,
-            possible_claims=by_tag,
-            delete=self.delete,
-            now=lambda: NOW,
-        )
-
-
-async def test_machines_are_listed_before_claims_and_one_failure_stops_no_other() -> None:
-    troubles = {"i-1": NodeClaimNotFoundError("aws:///us-west-2a/i-1"), "i-2": CloudError("denied")}
-    cloud = Cloud([machine("i-1"), machine("i-2"), machine("i-3")], troubles)
-
-    collected = await cloud.collector().collect()
-
-    assert cloud.steps == ["machines", "claims", "i-1", "i-2", "i-3"]
-    assert [leak.machine.provider_id[-3:] for leak in collected.ended] == ["i-1", "i-3"]
-    ((leak, error),) = collected.failed
-    assert leak == Leak(machine("i-2"), "no claim names it")
-    assert error.message == "denied"
