@@ -24,7 +24,7 @@ from karpenter.api.core import Node
 from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.cloud.errors import NodeClaimNotFoundError
-from karpenter.cloud.protocol import Machine
+from karpenter.cloud.protocol import GroupKind, Machine
 from karpenter.kube import Client, ConflictError, NotFoundError
 from karpenter.kube.kinds import NODES, PODS
 from karpenter.model.resources import Resources
@@ -75,6 +75,7 @@ class KwokCloud(PaperCloud):
     """Launches by creating Nodes, and finds those that others created."""
 
     name = "kwok"
+    node_class_kind = GroupKind("karpenter.kwok.sh", "KWOKNodeClass")
 
     def __init__(self, client: Client) -> None:
         super().__init__(read_types(_listed()))

@@ -11,6 +11,7 @@ from karpenter.api.core import Node
 from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.api.nodepool import NodePool
+from karpenter.cloud.aws.provider import AwsProvider
 from karpenter.cloud.errors import NodeClaimNotFoundError
 from karpenter.cloud.protocol import Machine, NodeClassReadiness, RepairPolicy
 from karpenter.kit.clock import SystemClock
@@ -47,6 +48,7 @@ class PaperCloud:
     """Launches at once, remembers everything, forgets what was deleted."""
 
     name = "paper"
+    node_class_kind = AwsProvider.node_class_kind
 
     def __init__(self, types: Sequence[InstanceType] | None = None) -> None:
         self.types = types or (_sold("m5.large", 2, 0.096), _sold("m5.xlarge", 4, 0.192))

@@ -100,8 +100,11 @@ def test_the_rendered_environment_is_one_that_the_controller_takes(helm: Helm) -
 
     environ = _environ(_objects(rendered)["Deployment", "karpenter"])
     settings = read_settings({}, {name: value for name, value in environ.items() if value})
-    # What comes from the pod itself is not in the text; all else is a default.
-    assert settings == Settings(cluster_name="prod", karpenter_service="karpenter")
+    # What comes from the pod itself is not in the text; all else is a default, but for the
+    # namespace of the state: the rights in the chart are for one namespace, so the chart names it.
+    assert settings == Settings(
+        cluster_name="prod", karpenter_service="karpenter", state_namespace="karpenter"
+    )
 
 
 @pytest.mark.parametrize(

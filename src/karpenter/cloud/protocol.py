@@ -25,6 +25,7 @@ from karpenter.model.instancetypes import InstanceType
 __all__ = [
     "LAUNCH_ATTEMPT",
     "CloudProvider",
+    "GroupKind",
     "Machine",
     "NodeClassReadiness",
     "RepairPolicy",
@@ -74,6 +75,22 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupKind:
+    """An API group and a kind in it."""
+
+    group: str
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}.{self.group}"
+
+    def is_named_by(self, pool: NodePool) -> bool:
+        """Return whether a pool's nodeClassRef names this kind; an empty group or kind stands for it."""
+        reference = pool.spec.template.spec.node_class_ref
+        return (reference.group or self.group, reference.kind or self.kind) == (self.group, self.kind)
+
+
+@dataclass(frozen=True, slots=True)
 class RepairPolicy:
     """A node whose condition has this status for so long is broken, and is replaced."""
 
@@ -97,6 +114,11 @@ class CloudProvider(Protocol[_NodeClass_contra]):
     @property
     def name(self) -> str:
         """The name of the cloud in logs and metrics."""
+        ...
+
+    @property
+    def node_class_kind(self) -> GroupKind:
+        """The kind of its node classes; pools that name another kind belong to another controller."""
         ...
 
     async def create(self, claim: NodeClaim, node_class: _NodeClass_contra) -> Machine:

@@ -22,7 +22,7 @@ from karpenter.cloud.errors import (
     NodeClaimNotFoundError,
     NodeClassNotReadyError,
 )
-from karpenter.cloud.protocol import CloudProvider, Machine, NodeClassReadiness, RepairPolicy
+from karpenter.cloud.protocol import CloudProvider, GroupKind, Machine, NodeClassReadiness, RepairPolicy
 from karpenter.kit.clock import Clock
 from karpenter.model.instancetypes import InstanceType
 from karpenter.observe import Metrics, controller_name
@@ -52,6 +52,11 @@ class MeasuredCloud:
     def name(self) -> str:
         """The name of the cloud."""
         return self._cloud.name
+
+    @property
+    def node_class_kind(self) -> GroupKind:
+        """The kind of its node classes."""
+        return self._cloud.node_class_kind
 
     async def create(self, claim: NodeClaim, node_class: EC2NodeClass) -> Machine:
         """Launch the machine of a claim."""

@@ -12,6 +12,7 @@ from karpenter.api import labels as names
 from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.api.nodepool import NodePool
+from karpenter.cloud.aws.provider import AwsProvider
 from karpenter.cloud.errors import CloudError
 from karpenter.cloud.protocol import NodeClassReadiness
 from karpenter.controllers.nodepool import NodePools
@@ -40,6 +41,8 @@ def sold(name: str, category: str) -> InstanceType:
 
 class Cloud:
     """Sells two types."""
+
+    node_class_kind = AwsProvider.node_class_kind
 
     def __init__(self) -> None:
         self.error: Exception | None = None

@@ -19,6 +19,7 @@ from karpenter.cloud.aws.codes import classify
 from karpenter.cloud.aws.fleet import FleetError
 from karpenter.cloud.aws.interruption import InterruptionKind
 from karpenter.cloud.aws.launchtemplates import LaunchSpec
+from karpenter.cloud.aws.provider import AwsProvider
 from karpenter.cloud.errors import InsufficientCapacityError, NodeClaimNotFoundError
 from karpenter.cloud.protocol import Machine, NodeClassReadiness, RepairPolicy
 from karpenter.kit.clock import FakeClock
@@ -35,6 +36,7 @@ class Cloud:
     """A cloud that takes two seconds for each answer, or fails."""
 
     name = "aws"
+    node_class_kind = AwsProvider.node_class_kind
 
     def __init__(self, clock: FakeClock, error: Exception | None = None) -> None:
         self.clock = clock
@@ -133,6 +135,7 @@ async def test_every_question_is_measured_under_karpenters_name_for_it() -> None
     assert scene.cloud.name == "aws"
     assert scene.cloud.readiness(of_class).ready
     assert len(scene.cloud.repair_policies()) == 1
+    assert str(scene.cloud.node_class_kind) == "EC2NodeClass.karpenter.k8s.aws"
     node = Node(metadata=ObjectMeta(name="n"))
     assert await scene.cloud.node_mismatch(PROVIDER_ID, node, of_class) == f"n is not {PROVIDER_ID}"
 

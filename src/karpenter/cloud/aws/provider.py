@@ -48,7 +48,7 @@ from karpenter.cloud.errors import (
     NodeClassNotReadyError,
     TerminationRefusedError,
 )
-from karpenter.cloud.protocol import Machine, NodeClassReadiness, RepairPolicy
+from karpenter.cloud.protocol import GroupKind, Machine, NodeClassReadiness, RepairPolicy
 from karpenter.kit.cache import TTLCache
 from karpenter.kit.clock import Clock, SystemClock, within
 from karpenter.kit.lookups import Lookups
@@ -123,6 +123,7 @@ class AwsProvider:
     """EC2 as a ``CloudProvider``; the parts are there for the controllers of this cloud."""
 
     name = "aws"
+    node_class_kind = GroupKind(labels.AWS_GROUP, "EC2NodeClass")
 
     def __init__(
         self,

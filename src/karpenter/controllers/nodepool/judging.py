@@ -28,6 +28,7 @@ from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.api.meta import Condition
 from karpenter.api.nodeclaim import Requirement
 from karpenter.api.nodepool import NodePool
+from karpenter.cloud.protocol import GroupKind
 from karpenter.consolidation import pool_policy
 from karpenter.controllers.nodepool.compatibility import never_fits, nothing_fits
 from karpenter.errors import KarpenterError
@@ -41,7 +42,6 @@ __all__ = [
     "INSTANCE_TYPES_FOUND",
     "LAUNCHES_PAUSED",
     "judged",
-    "names_our_class",
     "problem_of",
 ]
 
@@ -57,8 +57,6 @@ DISRUPTION_VALID: Final = "DisruptionValid"
 _MOST_ANNOTATIONS: Final = 256 * 1024
 _OUR_ANNOTATIONS: Final = 4096
 
-_OUR_CLASSES: Final = (names.AWS_GROUP, "EC2NodeClass")
-
 
 def judged(
     pool: NodePool,
@@ -66,6 +64,7 @@ def judged(
     types: Sequence[InstanceType] | None,
     now: datetime,
     *,
+    class_kind: GroupKind,
     pause: str = "",
 ) -> ConditionSet:
     """Return the pool's conditions as they are now.
@@ -75,10 +74,11 @@ def judged(
         node_class: The class that it names, if there is one.
         types: What the class can launch; None if that is not known, and then the last verdict on them stays.
         now: The time of what changes.
+        class_kind: The kind of node class that nodes can be made from here.
         pause: Why no node is made for a while; empty if nodes are made.
     """
     conditions = ConditionSet.of(NODE_POOL, pool.metadata, pool.status.conditions)
-    conditions = _class_readiness(pool, node_class, conditions, now)
+    conditions = _class_readiness(pool, node_class, class_kind, conditions, now)
     conditions = _disruption(pool, conditions, now)
     problem = problem_of(pool)
     if types is not None and not problem:
@@ -124,9 +124,13 @@ def _types_found(
 
 
 def _class_readiness(
-    pool: NodePool, node_class: EC2NodeClass | None, conditions: ConditionSet, now: datetime
+    pool: NodePool,
+    node_class: EC2NodeClass | None,
+    class_kind: GroupKind,
+    conditions: ConditionSet,
+    now: datetime,
 ) -> ConditionSet:
-    reason, words = _class_problem(pool, node_class)
+    reason, words = _class_problem(pool, node_class, class_kind)
     if not reason:
         return conditions.true(NODE_CLASS_READY, now)
     if reason == "NodeClassReadinessUnknown":
@@ -206,19 +210,13 @@ def _requirement_problem(index: int, entry: Requirement) -> str:
     return ""
 
 
-def names_our_class(pool: NodePool) -> bool:
-    """Return whether a pool's nodes are to be launched from an EC2NodeClass; other kinds are other controllers'."""
-    reference = pool.spec.template.spec.node_class_ref
-    return (reference.group or _OUR_CLASSES[0], reference.kind or _OUR_CLASSES[1]) == _OUR_CLASSES
-
-
-def _class_problem(pool: NodePool, node_class: EC2NodeClass | None) -> tuple[str, str]:
+def _class_problem(pool: NodePool, node_class: EC2NodeClass | None, class_kind: GroupKind) -> tuple[str, str]:
     reference = pool.spec.template.spec.node_class_ref
     name = reference.name
-    if not names_our_class(pool):
+    if not class_kind.is_named_by(pool):
         words = (
             f"nodeClassRef names {reference.kind}.{reference.group}, which is no node class here;"
-            " did you mean EC2NodeClass.karpenter.k8s.aws?"
+            f" did you mean {class_kind}?"
         )
         return "NodeClassNotFound", words
     if node_class is None:

@@ -20,7 +20,6 @@ from karpenter.controllers.nodepool.judging import (
     INSTANCE_TYPES_FOUND,
     LAUNCHES_PAUSED,
     judged,
-    names_our_class,
 )
 from karpenter.controllers.patches import write_status
 from karpenter.controllers.registrationhealth import LaunchBreaker
@@ -97,14 +96,21 @@ class NodePools:
         if pool is None:
             await self._misread(name)
             return None
-        if not names_our_class(pool) and await self._is_served(pool):
+        if not self._cloud.node_class_kind.is_named_by(pool) and await self._is_served(pool):
             # The pool of another controller, with node classes of its own.
             return _LOOK_AGAIN_S
         await self._hash(pool)
         pool = self._cluster.pool(name) or pool
         node_class = self._cluster.node_class(pool.spec.template.spec.node_class_ref.name)
         types = await self._types(pool, node_class)
-        conditions = judged(pool, node_class, types, self._clock.now(), pause=self._breaker.message(name))
+        conditions = judged(
+            pool,
+            node_class,
+            types,
+            self._clock.now(),
+            class_kind=self._cloud.node_class_kind,
+            pause=self._breaker.message(name),
+        )
         for kind in _TOLD:
             found = conditions.get(kind)
             # A pause is told by who began it.
@@ -119,7 +125,7 @@ class NodePools:
     async def _is_served(self, pool: NodePool) -> bool:
         """Return whether the API server has the kind that a pool's nodeClassRef names, in a group that is not ours."""
         reference = pool.spec.template.spec.node_class_ref
-        if reference.group == names.AWS_GROUP:
+        if reference.group == self._cloud.node_class_kind.group:
             return False
         try:
             group = json.loads(await self._client.raw("GET", f"/apis/{quote(reference.group, safe='')}"))

@@ -14,8 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from karpenter.api.conditions import NODE_CLASS_READY, NODE_POOL, READY, VALIDATION_SUCCEEDED, ConditionSet
 from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.api.nodepool import NodePool
-from karpenter.cloud.protocol import CloudProvider
-from karpenter.controllers.nodepool.judging import names_our_class
+from karpenter.cloud.protocol import CloudProvider, GroupKind
 from karpenter.controllers.poolproblems import sentence
 from karpenter.errors import KarpenterError
 from karpenter.model.catalogue import Catalogue
@@ -23,17 +22,17 @@ from karpenter.model.instancetypes import InstanceType
 from karpenter.observe import get_log
 from karpenter.state import Cluster
 
-__all__ = ["Market", "is_open"]
+__all__ = ["Market"]
 
 
-def is_open(pool: NodePool, *, with_static: bool = False) -> bool:
-    """Tells whether a pool may make nodes for pods now, or nodes at all."""
+def _is_open(pool: NodePool, class_kind: GroupKind, *, with_static: bool) -> bool:
+    """Return whether a pool may make nodes for pods now; with static pools, nodes at all."""
     conditions = ConditionSet.of(NODE_POOL, pool.metadata, pool.status.conditions)
-    is_meant = (with_static or pool.spec.replicas is None) and names_our_class(pool)
+    is_meant = (with_static or pool.spec.replicas is None) and class_kind.is_named_by(pool)
     return is_meant and pool.metadata.deletion_timestamp is None and conditions.is_true(READY)
 
 
-def why_closed(pool: NodePool) -> str:
+def _why_closed(pool: NodePool, class_kind: GroupKind) -> str:
     """Return why a pool that is meant for pods makes no node; empty if it is meant for none."""
     if pool.spec.replicas is not None:
         return ""
@@ -42,7 +41,7 @@ def why_closed(pool: NodePool) -> str:
     conditions = ConditionSet.of(NODE_POOL, pool.metadata, pool.status.conditions)
     deciding = [conditions.get(each) for each in (VALIDATION_SUCCEEDED, NODE_CLASS_READY)]
     said = [each.message for each in deciding if each is not None and each.status == "False" and each.message]
-    if not said and not names_our_class(pool):
+    if not said and not class_kind.is_named_by(pool):
         return ""
     return "; ".join(said) or "it is not Ready: see its conditions"
 
@@ -80,10 +79,11 @@ class Market:
         found = {}
         closed: dict[str, str] = {}
         pools = self._cluster.effective.pools
+        class_kind = self._cloud.node_class_kind
         for name, pool in pools.items():
-            if not is_open(pool, with_static=with_static):
+            if not _is_open(pool, class_kind, with_static=with_static):
                 self._log.debug("ignoring nodepool, not ready", NodePool={"name": name})
-                closed[name] = why_closed(pool)
+                closed[name] = _why_closed(pool, class_kind)
                 continue
             pause = self._pause(name)
             if pause:

@@ -11,6 +11,7 @@ from karpenter.api.core import Node, Pod
 from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.api.nodepool import NodePool
+from karpenter.cloud.aws.provider import AwsProvider
 from karpenter.consolidation import pool_policy, propose, validate
 from karpenter.controllers.departures import Departures
 from karpenter.controllers.disruption import Disruption, DisruptionSettings, Rules
@@ -40,6 +41,7 @@ class Shop:
     """The part of a cloud that is asked for what it sells."""
 
     name = "paper"
+    node_class_kind = AwsProvider.node_class_kind
 
     def __init__(self) -> None:
         self.types: Sequence[InstanceType] = tuple(_sold(name) for name in SOLD)

@@ -15,6 +15,7 @@ from karpenter.api.core import Pod
 from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.api.nodepool import NodePool
+from karpenter.cloud.aws.provider import AwsProvider
 from karpenter.cloud.errors import CloudError
 from karpenter.controllers.poolproblems import sentence
 from karpenter.controllers.provisioning import Market, Provisioner, ProvisionerSettings
@@ -53,6 +54,8 @@ def sold(name: str, cpu: str, price: float) -> InstanceType:
 
 class Shop:
     """The part of a cloud that provisioning asks."""
+
+    node_class_kind = AwsProvider.node_class_kind
 
     def __init__(self) -> None:
         self.types: Sequence[InstanceType] = (sold("m5.large", "2", 0.1), sold("m5.xlarge", "4", 0.19))
