@@ -21,7 +21,7 @@ from tests.upstream.runs import MEASURED, Options, run_all
 from tests.upstream.sources import build
 from tests.upstream.specs import Spec, focused, listed, named, quick_specs
 from tests.upstream.suites import chosen
-from tests.upstream.tables import summary, text, write_results
+from tests.upstream.tables import summary, text
 
 __all__ = ["main"]
 
@@ -122,11 +122,9 @@ def _run(specs: Sequence[Spec], controller: str, given: _Given) -> tuple[Verdict
         jobs=given.jobs,
         known=known_specs() if controller == "ours" else {},
         skip_known=given.skip_known,
+        title=f"Upstream's suites: plane {given.plane}, controller {controller}",
     )
     verdicts = run_all(specs, os.environ, options, say)
-    write_results(
-        verdicts, options.results, f"Upstream's suites: plane {given.plane}, controller {controller}"
-    )
     click.echo(text(verdicts))
     click.echo()
     click.echo(summary(verdicts))

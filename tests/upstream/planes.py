@@ -51,12 +51,19 @@ class PlaneOptions:
         controller: One of ``CONTROLLERS``.
         speed: How many times as fast machines boot.
         go_program: The original's program, where the controller is the original.
+        min_values_policy: Setting of the controller.
     """
 
     kind: str = "sandbox"
     controller: str = "ours"
     speed: float = 10.0
     go_program: Path | None = None
+    min_values_policy: str = "Strict"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Settings of the controller by flag."""
+        return {"feature-gates": _GATES, "min-values-policy": self.min_values_policy}
 
 
 @contextlib.contextmanager
@@ -88,11 +95,11 @@ def _sandbox(
         "--speed": f"{options.speed:g}",
         "--region": _REGION,
         "--life": _LIFE,
-        "--feature-gates": _GATES,
         "--controller-namespace": _NAMESPACE,
         **({"--controller-program": str(options.go_program)} if options.go_program else {}),
     }
     flags = [word for pair in wishes.items() for word in pair]
+    flags += [word for flag, value in options.settings.items() for word in ("--set", f"{flag}={value}")]
     home: Path | None = None
     try:
         where = json.loads(_karpenter("up", "--name", name, *flags, "-o", "json", environ=environ))
@@ -127,7 +134,7 @@ def _real(options: PlaneOptions, directory: Path) -> Iterator[dict[str, str]]:
                 speed=options.speed,
                 controller_namespace=_NAMESPACE,
                 controller_program=str(options.go_program or ""),
-                settings={"feature-gates": _GATES},
+                settings=options.settings,
             )
             items = {"apiVersion": "v1", "kind": "List", "items": installation(wishes)}
             plane.kubectl("apply", "-f", "-", input=json.dumps(items))

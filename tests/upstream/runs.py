@@ -7,15 +7,15 @@ its own, and a plane is given up once a spec has failed on it.
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import os
-import queue
 import shutil
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +27,7 @@ from tests.upstream.reports import Known, Outcome, Verdict, judged, read_verdict
 from tests.upstream.sources import WAIT_VARIABLE
 from tests.upstream.specs import Spec
 from tests.upstream.suites import CORE
+from tests.upstream.tables import write_results
 
 __all__ = ["MEASURED", "Options", "run_all"]
 
@@ -47,6 +48,7 @@ class Options:
         jobs: How many planes run side by side.
         known: The specs that are expected not to pass.
         skip_known: Whether these are left out.
+        title: Heading of the page of results.
     """
 
     results: Path
@@ -54,6 +56,7 @@ class Options:
     jobs: int = 2
     known: Mapping[tuple[str, str], Known] = field(default_factory=dict)
     skip_known: bool = False
+    title: str = "Upstream's suites"
 
 
 def run_all(
@@ -62,81 +65,100 @@ def run_all(
     """Run specs and return their verdicts, in the order of the specs."""
     for name in ("reports", MEASURED):
         (options.results / name).mkdir(parents=True, exist_ok=True)
-    todo: queue.SimpleQueue[int] = queue.SimpleQueue()
     found: dict[int, Verdict] = {}
+    lock = threading.Lock()
+    todo = []
     for index, spec in enumerate(specs):
-        listed = options.known.get((spec.suite.name, spec.name))
-        if listed is not None and options.skip_known:
+        if options.skip_known and (spec.suite.name, spec.name) in options.known:
             found[index] = judged(Verdict(spec.suite.name, spec.name, Outcome.FAILED), options.known)
         else:
-            todo.put(index)
+            todo.append(index)
 
     def record(index: int, verdict: Verdict) -> None:
-        found[index] = judged(verdict, options.known)
-        _say(found[index], f"{len(found)}/{len(specs)}", say)
+        with lock:
+            found[index] = judged(verdict, options.known)
+            # A run takes hours: what is known stays, however it ends.
+            write_results([found[each] for each in sorted(found)], options.results, options.title)
+            _say(found[index], f"{len(found)}/{len(specs)}", say)
 
-    workers = min(options.jobs, max(todo.qsize(), 1))
+    workers = min(options.jobs, max(len(todo), 1))
+    waiting = _Waiting(specs, todo)
     with ThreadPoolExecutor(workers) as pool:
         running = [
-            pool.submit(_Worker(number, specs, environ, options, record).work, todo)
-            for number in range(workers)
+            pool.submit(_Worker(number, waiting, environ, options, record).work) for number in range(workers)
         ]
         for each in running:
             each.result()
     return tuple(found[index] for index in range(len(specs)))
 
 
+class _Waiting:
+    """The specs that wait for a plane."""
+
+    def __init__(self, specs: Sequence[Spec], todo: Sequence[int]) -> None:
+        self._specs = specs
+        self._todo = list(todo)
+        self._lock = threading.Lock()
+
+    def take(self, min_values_policy: str | None = None) -> tuple[int, Spec] | None:
+        """Return the first spec that a plane with this setting can run, and its number."""
+        with self._lock:
+            for index in self._todo:
+                spec = self._specs[index]
+                if min_values_policy in (None, spec.suite.min_values_policy):
+                    self._todo.remove(index)
+                    return index, spec
+        return None
+
+
 class _Worker:
-    """Takes specs from a queue and runs them on a plane of its own."""
+    """Takes specs and runs them on a plane of its own."""
 
     def __init__(
         self,
         number: int,
-        specs: Sequence[Spec],
+        waiting: _Waiting,
         environ: Mapping[str, str],
         options: Options,
         record: Callable[[int, Verdict], None],
     ) -> None:
         self._name = f"upstream-{os.getpid()}-{number}"
-        self._specs = specs
+        self._waiting = waiting
         self._environ = environ
         self._options = options
         self._record = record
-        self._planes = 0
 
-    def work(self, todo: queue.SimpleQueue[int]) -> None:
+    def work(self) -> None:
         """Run specs until none is left."""
-        while not todo.empty():
-            directory = self._options.results / "planes" / f"{self._name}-{self._planes}"
-            self._planes += 1
-            if self._use_plane(todo, directory):
+        for number in itertools.count():
+            taken = self._waiting.take()
+            if taken is None:
+                return
+            directory = self._options.results / "planes" / f"{self._name}-{number}"
+            if self._use_plane(directory, *taken):
                 shutil.rmtree(directory, ignore_errors=True)
 
-    def _use_plane(self, todo: queue.SimpleQueue[int], directory: Path) -> bool:
-        """Run specs on one plane until one fails or none is left; return whether none failed."""
-        name = directory.name
+    def _use_plane(self, directory: Path, index: int, spec: Spec) -> bool:
+        """Run a spec, and others after it until one fails, on a new plane; return whether none failed."""
+        plane = replace(self._options.plane, min_values_policy=spec.suite.min_values_policy)
+        taken: tuple[int, Spec] | None = (index, spec)
         begun = time.monotonic()
         try:
-            with planes.started(name, self._options.plane, self._environ, directory) as environ:
-                return self._run_until_failure(todo, environ)
+            with planes.started(directory.name, plane, self._environ, directory) as environ:
+                while taken is not None:
+                    index, spec = taken
+                    verdict = _run(spec, index, environ, self._options.results)
+                    self._record(index, verdict)
+                    taken = None
+                    if verdict.outcome is Outcome.FAILED:
+                        return False
+                    taken = self._waiting.take(plane.min_values_policy)
         except (KarpenterError, ControlPlaneError, AssertionError, OSError) as error:
-            # The next spec is the one that has to do without a plane.
-            with contextlib.suppress(queue.Empty):
-                index = todo.get_nowait()
-                spec = self._specs[index]
-                said = " ".join(f"no plane: {error}".split())[:400]
+            said = " ".join(f"no plane: {error}".split())[:400]
+            if taken is not None:
                 seconds = time.monotonic() - begun
                 self._record(index, Verdict(spec.suite.name, spec.name, Outcome.FAILED, seconds, said))
             return False
-
-    def _run_until_failure(self, todo: queue.SimpleQueue[int], environ: Mapping[str, str]) -> bool:
-        with contextlib.suppress(queue.Empty):
-            while True:
-                index = todo.get_nowait()
-                verdict = _run(self._specs[index], index, environ, self._options.results)
-                self._record(index, verdict)
-                if verdict.outcome is Outcome.FAILED:
-                    return False
         return True
 
 

@@ -36,16 +36,18 @@ class Planes:
 
     def __init__(self) -> None:
         self.names: list[str] = []
+        self.policies: list[str] = []
         self.open = 0
         self.failures = 0
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
     def started(
-        self, name: str, _options: planes.PlaneOptions, environ: Mapping[str, str], directory: Path
+        self, name: str, options: planes.PlaneOptions, environ: Mapping[str, str], directory: Path
     ) -> Iterator[dict[str, str]]:
         with self._lock:
             self.names.append(name)
+            self.policies.append(options.min_values_policy)
             if self.failures:
                 self.failures -= 1
                 raise KarpenterError("it did not come up")
@@ -91,7 +93,7 @@ def test_a_spec_that_fails_takes_its_plane_with_it(fake: Planes, built: BuiltSui
         Outcome.PASSED,
         Outcome.PASSED,
     ]
-    assert found[1][2] == "plane-1 90s"
+    assert found[1][2] == "plane-1 120s"
     assert (len(fake.names), fake.open) == (2, 0)
     # Logs stay of the plane on which a spec failed.
     assert [each.name for each in (tmp_path / "results" / "planes").iterdir()] == [fake.names[0]]
@@ -138,3 +140,19 @@ def test_reports_of_a_run_stay(built: BuiltSuite, tmp_path: Path) -> None:
 
     report = tmp_path / "results" / "reports" / "drift-000.json"
     assert json.loads(report.read_text())[0]["SpecReports"][0]["State"] == "passed"
+    assert json.loads((tmp_path / "results" / "results.json").read_text())[0]["outcome"] == "passed"
+
+
+def test_a_plane_runs_the_specs_of_its_own_setting_only(
+    fake: Planes, built: BuiltSuite, tmp_path: Path
+) -> None:
+    other = BuiltSuite(chosen(["scheduling-besteffort"])[0], tmp_path / "module")
+    other.directory.mkdir(parents=True)
+    other.program.symlink_to(built.program)
+    specs = [Spec(suite, name, "x") for suite, name in ((built, "one"), (other, "two"), (built, "three"))]
+
+    environ = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+    verdicts = run_all(specs, environ, Options(tmp_path / "results", jobs=1), lambda _: None)
+
+    assert [each.outcome for each in verdicts] == [Outcome.PASSED] * 3
+    assert fake.policies == ["Strict", "BestEffort"]
