@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -133,6 +134,9 @@ def _run(specs: Sequence[Spec], controller: str, given: _Given) -> tuple[Verdict
 
 def main() -> int:
     """Run the command and return its exit code; an error is printed with its hint."""
+    # Planes are taken down however the run ends; started in the background, it would not hear an interrupt.
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.default_int_handler)
     return run_command(_command, "python -m tests.upstream")
 
 

@@ -39,7 +39,7 @@ _GATES: Final = (
 )
 _START_S: Final = 180.0
 # Longer than any run of specs; the sandbox ends by itself should this process be killed.
-_LIFE: Final = "5h"
+_LIFE: Final = "3h"
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ __all__ = ["MEASURED", "Options", "run_all"]
 MEASURED: Final = "measured"
 # Ginkgo ends a spec at its own limit and writes its reports after that.
 _REPORT_S: Final = 60.0
+_LOOK_S: Final = 0.1
 _MANIFESTS: Final = Path(__file__).parent
 
 
@@ -87,8 +88,12 @@ def run_all(
         running = [
             pool.submit(_Worker(number, waiting, environ, options, record).work) for number in range(workers)
         ]
-        for each in running:
-            each.result()
+        try:
+            for each in running:
+                each.result()
+        except BaseException:
+            waiting.stop()
+            raise
     return tuple(found[index] for index in range(len(specs)))
 
 
@@ -98,6 +103,7 @@ class _Waiting:
     def __init__(self, specs: Sequence[Spec], todo: Sequence[int]) -> None:
         self._specs = specs
         self._todo = list(todo)
+        self.stopped = threading.Event()
         self._lock = threading.Lock()
 
     def take(self, min_values_policy: str | None = None) -> tuple[int, Spec] | None:
@@ -109,6 +115,12 @@ class _Waiting:
                     self._todo.remove(index)
                     return index, spec
         return None
+
+    def stop(self) -> None:
+        """Forget all of them, and have those that run ended."""
+        with self._lock:
+            self._todo.clear()
+        self.stopped.set()
 
 
 class _Worker:
@@ -147,7 +159,7 @@ class _Worker:
             with planes.started(directory.name, plane, self._environ, directory) as environ:
                 while taken is not None:
                     index, spec = taken
-                    verdict = _run(spec, index, environ, self._options.results)
+                    verdict = _run(spec, index, environ, self._options.results, self._waiting.stopped)
                     self._record(index, verdict)
                     taken = None
                     if verdict.outcome is Outcome.FAILED:
@@ -162,44 +174,50 @@ class _Worker:
         return True
 
 
-def _run(spec: Spec, index: int, environ: Mapping[str, str], results: Path) -> Verdict:
+def _run(
+    spec: Spec, index: int, environ: Mapping[str, str], results: Path, stopped: threading.Event
+) -> Verdict:
     """Run one spec to its end and return its verdict."""
     suite = spec.suite
     stem = results / "reports" / f"{suite.name}-{index:03d}"
     report = stem.with_suffix(".json")
     report.unlink(missing_ok=True)
+    given = {**environ, WAIT_VARIABLE: f"{suite.wait_s:.0f}s", "OUTPUT_DIR": str(results / MEASURED)}
+    begun = time.monotonic()
+    end = begun + suite.limit_s + _REPORT_S
+    said = f"it wrote no report; see {stem.name}.log"
+    with stem.with_suffix(".log").open("w", encoding="utf-8") as log:
+        process = subprocess.Popen(
+            _command(spec, report), cwd=spec.built.directory, env=given, stdout=log, stderr=subprocess.STDOUT
+        )
+        while process.poll() is None:
+            if stopped.is_set() or time.monotonic() > end:
+                process.kill()
+                said = (
+                    "it was stopped" if stopped.is_set() else f"it did not end within {suite.limit_s:.0f} s"
+                )
+            time.sleep(_LOOK_S)
+    verdict = read_verdict(suite.name, spec.name, report)
+    seconds = time.monotonic() - begun
+    return verdict or Verdict(suite.name, spec.name, Outcome.FAILED, seconds, said)
+
+
+def _command(spec: Spec, report: Path) -> list[str]:
     command = [
         str(spec.built.program),
         "--ginkgo.no-color",
         "--ginkgo.v",
-        f"--ginkgo.timeout={suite.limit_s:.0f}s",
+        f"--ginkgo.timeout={spec.suite.limit_s:.0f}s",
         "--ginkgo.grace-period=10s",
         f"--ginkgo.json-report={report}",
         f"--ginkgo.focus={spec.focus}",
     ]
-    if suite.module == CORE:
+    if spec.suite.module == CORE:
         command += [
             f"--default-nodeclass={_MANIFESTS / 'nodeclass.yaml'}",
             f"--default-nodepool={_MANIFESTS / 'nodepool.yaml'}",
         ]
-    begun = time.monotonic()
-    said = f"it wrote no report; see {stem.name}.log"
-    with stem.with_suffix(".log").open("w", encoding="utf-8") as log:
-        try:
-            subprocess.run(
-                command,
-                cwd=spec.built.directory,
-                env={**environ, WAIT_VARIABLE: f"{suite.wait_s:.0f}s", "OUTPUT_DIR": str(results / MEASURED)},
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                timeout=suite.limit_s + _REPORT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            said = f"it did not end within {suite.limit_s + _REPORT_S:.0f} s"
-    verdict = read_verdict(suite.name, spec.name, report)
-    seconds = time.monotonic() - begun
-    return verdict or Verdict(suite.name, spec.name, Outcome.FAILED, seconds, said)
+    return command
 
 
 def _say(verdict: Verdict, progress: str, say: Callable[[str], None]) -> None:

@@ -17,11 +17,13 @@ from tests.upstream.sources import WAIT_VARIABLE, BuiltSuite
 from tests.upstream.specs import Spec
 from tests.upstream.suites import chosen
 
-# A suite's program: a spec whose name holds "bad" fails, one whose name holds "mute" writes nothing.
+# A suite's program: a spec fails if its name holds "bad", writes nothing with "mute", and does not end with "slow".
 PROGRAM = """#!/usr/bin/env python3
-import json, os, sys
+import json, os, sys, time
 given = dict(each.lstrip("-").split("=", 1) for each in sys.argv[1:] if "=" in each)
 name = given["ginkgo.focus"].strip("^$").split(" ", 1)[1]
+if "slow" in name:
+    time.sleep(600)
 if "mute" not in name:
     state = "failed" if "bad" in name else "passed"
     part = {"LeafNodeType": "It", "LeafNodeText": name, "State": state, "RunTime": 1000000000,
@@ -53,9 +55,11 @@ class Planes:
                 raise KarpenterError("it did not come up")
             self.open += 1
         directory.mkdir(parents=True)
-        yield {**environ, "PLANE": f"plane-{len(self.names)}"}
-        with self._lock:
-            self.open -= 1
+        try:
+            yield {**environ, "PLANE": f"plane-{len(self.names)}"}
+        finally:
+            with self._lock:
+                self.open -= 1
 
 
 @pytest.fixture
@@ -156,3 +160,21 @@ def test_a_plane_runs_the_specs_of_its_own_setting_only(
 
     assert [each.outcome for each in verdicts] == [Outcome.PASSED] * 3
     assert fake.policies == ["Strict", "BestEffort"]
+
+
+def test_an_interrupt_ends_what_runs_and_takes_the_planes_down(
+    fake: Planes, built: BuiltSuite, tmp_path: Path
+) -> None:
+    specs = [Spec(built, name, "Drift") for name in ("bad", "slow", "never run")]
+    said: list[str] = []
+
+    def interrupt(text: str) -> None:
+        said.append(text)
+        raise KeyboardInterrupt
+
+    environ = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+    with pytest.raises(KeyboardInterrupt):
+        run_all(specs, environ, Options(tmp_path / "results", jobs=2), interrupt)
+
+    assert not any("never run" in each for each in said)
+    assert fake.open == 0
