@@ -9,7 +9,7 @@ from typing import Final
 
 from karpenter.errors import KarpenterError
 
-__all__ = ["CORE", "PROVIDER", "QUICK", "SUITES", "Suite", "chosen"]
+__all__ = ["CORE", "PROVIDER", "SUITES", "Suite", "chosen"]
 
 PROVIDER: Final = "github.com/aws/karpenter-provider-aws"
 CORE: Final = "sigs.k8s.io/karpenter"
@@ -17,16 +17,29 @@ CORE: Final = "sigs.k8s.io/karpenter"
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """One suite: a package of Ginkgo specs in one of the two modules."""
+    """One suite: a package of Ginkgo specs in one of the two modules.
+
+    Attributes:
+        name: Name of the package.
+        module: The Go module that it is part of.
+        wait_s: How long its specs wait for something by default.
+        limit_s: After how long a spec is ended.
+    """
 
     name: str
     module: str = PROVIDER
+    wait_s: float = 90.0
+    limit_s: float = 600.0
 
     @property
     def package(self) -> str:
         """The package's path inside its module."""
         return f"test/suites/{self.name}"
 
+
+# Hundreds of nodes: the suites measure how long that takes, and wait accordingly.
+_LARGE_WAIT_S: Final = 900.0
+_LARGE_LIMIT_S: Final = 3600.0
 
 SUITES: Final = (
     *(
@@ -43,14 +56,13 @@ SUITES: Final = (
             "ami",
             "ipv6",
             "localzone",
-            "scale",
         )
     ),
-    *(Suite(name, CORE) for name in ("regression", "performance", "dra")),
+    Suite("regression", CORE),
+    Suite("dra", CORE),
+    Suite("scale", wait_s=_LARGE_WAIT_S, limit_s=_LARGE_LIMIT_S),
+    Suite("performance", CORE, wait_s=_LARGE_WAIT_S, limit_s=_LARGE_LIMIT_S),
 )
-
-# Takes a few minutes in all; runs in continuous integration.
-QUICK: Final = ("nodeclaim", "interruption")
 
 
 def chosen(names: Sequence[str]) -> tuple[Suite, ...]:
