@@ -307,6 +307,22 @@ def test_min_values_strict_refuses_and_best_effort_takes_what_there_is() -> None
     assert not enough.new_nodes[0].min_values_relaxed
 
 
+def test_a_claim_with_relaxed_min_values_asks_for_as_many_as_there_are() -> None:
+    pool = nodepool(
+        requirements=(
+            requirement(INSTANCE_TYPE, "In", "m5.large", "no-such-type", "nor-this", min_values=3),
+            requirement("team", "Exists", min_values=2),
+        )
+    )
+
+    plan = plan_for([pod(cpu="1")], nodepools=(pool,), options=SolveOptions(min_values="BestEffort"))
+
+    wanted = plan.new_nodes[0].requirements
+    assert wanted[INSTANCE_TYPE].values == {"m5.large"}
+    assert wanted[INSTANCE_TYPE].min_values == 1
+    assert wanted["team"].min_values == 1
+
+
 def test_what_is_reserved_is_used_first_and_only_as_far_as_it_goes() -> None:
     kind = instance_type("m5.large", capacity_types=("on-demand",))
     offerings = (*kind.offerings, reserved("cr-1", 1))

@@ -269,7 +269,9 @@ async def test_events_tell_notices_and_problems_but_not_that_one_follows_from_th
     assert "spec.securityGroupSelectorTerms" in resolved.remarks[1].message
 
 
-async def test_selectors_that_match_nothing_are_told_in_karpenters_words_and_events_say_what_to_check() -> None:
+async def test_selectors_that_match_nothing_are_told_in_karpenters_words_and_events_say_what_to_check() -> (
+    None
+):
     stand = Stand(
         DescribeSubnets={"Subnets": []},
         DescribeSecurityGroups={"SecurityGroups": []},
