@@ -290,8 +290,8 @@ async def test_selectors_that_match_nothing_are_told_in_karpenters_words_and_eve
         conditions.SECURITY_GROUPS_READY: "SecurityGroupSelector did not match any SecurityGroups",
         conditions.AMIS_READY: "AMISelector did not match any AMIs",
     }
-    for kind, sentence in sentences.items():
-        assert condition(resolved, kind).message == sentence
+    for which, sentence in sentences.items():
+        assert condition(resolved, which).message == sentence
     events = {each.field: str(each) for each in resolved.remarks}
     assert "no subnet matches any term" in events[conditions.SUBNETS_READY]
     assert "carry every tag" in events[conditions.SECURITY_GROUPS_READY]
