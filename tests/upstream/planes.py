@@ -22,6 +22,7 @@ from tests.e2e.controlplane.binaries import find_binaries
 from tests.e2e.goprovider import WithoutController, go_controller
 from tests.e2e.product import Product
 from tests.e2e.scenarios.planes import plane_named
+from tests.upstream.account import prepare_account
 
 __all__ = ["CLUSTER", "CONTROLLERS", "PLANES", "PlaneOptions", "started"]
 
@@ -71,6 +72,7 @@ def started(
     with plane as found:
         given = {**environ, **_account(), **found}
         _apply(_MANIFEST, given)
+        prepare_account(given)
         yield given
 
 

@@ -34,6 +34,7 @@
 ``changes``         all of this changed by data, from a scenario file or an administrator
 ``fields``          typed fields of such data
 ``interruptions``   what AWS does to running instances
+``userdata``        what user data does to its machine
 ``nodeside``        the machines as whoever plays the kubelets sees them
 ``overview``        the account as one readable document
 ``ids``             ids and repeatable chance

@@ -37,6 +37,7 @@ from karpenter.sandbox.ec2.compute.records import (
 from karpenter.sandbox.ec2.compute.reservations import enter, find_room
 from karpenter.sandbox.ec2.compute.seam import Params
 from karpenter.sandbox.ec2.compute.store import Change, Store
+from karpenter.sandbox.ec2.compute.userdata import panic_after
 
 __all__ = [
     "NODE_CLASS_TAG",
@@ -56,6 +57,7 @@ NODE_CLASS_TAG: Final = "karpenter.k8s.aws/ec2nodeclass"
 USER_SHUTDOWN: Final = StateReason(
     "Client.UserInitiatedShutdown", "Client.UserInitiatedShutdown: User initiated shutdown"
 )
+_STATUS_CHECKS_EVERY: Final = timedelta(minutes=1)
 _BLOCK_LEAD: Final = timedelta(minutes=30)
 """How long before the end of a capacity block EC2 ends its instances."""
 _BLOCK_END: Final = StateReason(
@@ -373,8 +375,22 @@ def _key_reason(ec2: Store, instance: Instance) -> StateReason | None:
 
 
 def _run(ec2: Store, instance: Instance, at: datetime) -> None:
-    if instance.state == "pending":
-        _set_state(ec2, instance, "running", at)
+    if instance.state != "pending":
+        return
+    _set_state(ec2, instance, "running", at)
+    pause = panic_after(instance.data)
+    if pause is not None:
+        ec2.timers.at(at + pause, f"{instance.id} panics", lambda due: _panic(ec2, instance, due))
+
+
+def _panic(ec2: Store, instance: Instance, at: datetime) -> None:
+    """Let a machine hang: nothing in it answers any more, and the next status check fails."""
+    if instance.state == "running":
+        instance.boot = "silent"
+        checked = at + _STATUS_CHECKS_EVERY
+        ec2.timers.at(
+            checked, f"{instance.id} fails its status check", lambda due: impair(instance, due, system=False)
+        )
 
 
 def _end(ec2: Store, instance: Instance, at: datetime, reason: StateReason | None) -> None:

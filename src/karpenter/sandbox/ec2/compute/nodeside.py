@@ -22,8 +22,8 @@ __all__ = ["Machine", "machine_of", "machines"]
 class Machine:
     """One machine as it is from inside.
 
-    ``boot`` says how it gets along with the cluster: joins, never-joins or joins-not-ready. ``running_since`` is None
-    until it runs.
+    ``boot`` says how it gets along with the cluster: joins, never-joins, joins-not-ready, or silent
+    for one that hangs. ``running_since`` is None until it runs.
     """
 
     id: str
