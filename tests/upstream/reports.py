@@ -110,7 +110,8 @@ def unexpected(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
 
 def _verdict(suite: str, spec: str, part: Mapping[str, Any]) -> Verdict:
     failure = part.get("Failure") or {}
-    message = " ".join(str(failure.get("Message", "")).split())[:_MESSAGE_CHARACTERS]
+    said = f"{failure.get('Message', '')} {failure.get('ForwardedPanic', '')}"
+    message = " ".join(said.split())[:_MESSAGE_CHARACTERS]
     outcome = _outcome(part["State"])
     if outcome is Outcome.FAILED:
         message = f"{_place(failure)}{message or part['State']}"

@@ -61,6 +61,14 @@ def test_a_failure_says_where_and_why_in_one_line(tmp_path: Path) -> None:
     assert found.message == "suite_test.go:87: Timed out after 90 s."
 
 
+def test_a_panic_says_what_it_was(tmp_path: Path) -> None:
+    failure = {"Message": "Test Panicked", "ForwardedPanic": "nil pointer"}
+    found = verdict(tmp_path, part("replaces nodes", "panicked", Failure=failure))
+
+    assert found is not None
+    assert found.message == "Test Panicked nil pointer"
+
+
 def test_a_spec_that_the_suite_leaves_out_is_not_applicable_with_its_reason(tmp_path: Path) -> None:
     skipped = verdict(tmp_path, part("replaces nodes", "skipped", "needs a private cluster", RunTime=0))
     pending = verdict(tmp_path, part("replaces nodes", "pending"))
