@@ -23,6 +23,7 @@ from karpenter.sandbox.stack.record import Options as InstallationOptions
 from tests.e2e.controlplane.binaries import find_binaries
 from tests.e2e.goprovider import WithoutController
 from tests.e2e.scenarios.planes import plane_named
+from tests.upstream.account import prepare_account
 
 __all__ = ["CLUSTER", "CONTROLLERS", "PLANES", "PlaneOptions", "started"]
 
@@ -84,6 +85,7 @@ def started(
     with plane as found:
         given = {**environ, **_account(), **found}
         _apply(_MANIFEST, given)
+        prepare_account(given)
         yield given
 
 

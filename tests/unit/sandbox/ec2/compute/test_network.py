@@ -173,3 +173,57 @@ def test_a_network_carries_its_tags(account: Account) -> None:
     (vpc,) = account.call("DescribeVpcs", Filters=[only("tag:Name", "two")])["Vpcs"]
 
     assert vpc["CidrBlock"] == "10.1.0.0/16"
+
+
+@pytest.mark.parametrize(
+    ("attribute", "shown"),
+    [
+        ("MapPublicIpOnLaunch", "MapPublicIpOnLaunch"),
+        ("EnableDns64", "EnableDns64"),
+    ],
+)
+def test_a_subnets_switches_are_turned_on_and_off(account: Account, attribute: str, shown: str) -> None:
+    subnet = account.subnets[ZONES[0]]
+
+    def look() -> Any:
+        return account.call("DescribeSubnets", SubnetIds=[subnet])["Subnets"][0][shown]
+
+    account.call("ModifySubnetAttribute", SubnetId=subnet, **{attribute: {"Value": True}})
+    on = look()
+    account.call("ModifySubnetAttribute", SubnetId=subnet, **{attribute: {"Value": False}})
+
+    assert (on, look()) == (True, False)
+
+
+def test_a_subnet_shows_how_it_names_hosts(account: Account) -> None:
+    subnet = account.subnets[ZONES[0]]
+    account.call("ModifySubnetAttribute", SubnetId=subnet, PrivateDnsHostnameTypeOnLaunch="resource-name")
+
+    (found,) = account.call("DescribeSubnets", SubnetIds=[subnet])["Subnets"]
+
+    assert found["PrivateDnsNameOptionsOnLaunch"] == {
+        "HostnameType": "resource-name",
+        "EnableResourceNameDnsARecord": False,
+        "EnableResourceNameDnsAAAARecord": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("params", "code"),
+    [
+        ({}, "InvalidParameterCombination"),
+        (
+            {"MapPublicIpOnLaunch": {"Value": True}, "EnableDns64": {"Value": True}},
+            "InvalidParameterCombination",
+        ),
+        ({"PrivateDnsHostnameTypeOnLaunch": "pet-name"}, "InvalidParameterValue"),
+        ({"AssignIpv6AddressOnCreation": {"Value": True}}, "InvalidParameterValue"),
+        ({"EnableLniAtDeviceIndex": 1}, "UnsupportedOperation"),
+        ({"MapPublicIpOnLaunch": {"Value": True}, "DryRun": True}, "DryRunOperation"),
+        ({"SubnetId": "subnet-01", "MapPublicIpOnLaunch": {"Value": True}}, "InvalidSubnetID.NotFound"),
+    ],
+)
+def test_attributes_of_subnets_that_ec2_refuses(account: Account, params: dict[str, Any], code: str) -> None:
+    asked = {"SubnetId": account.subnets[ZONES[0]], **params}
+
+    assert account.refused("ModifySubnetAttribute", **asked).code == code
