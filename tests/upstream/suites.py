@@ -46,7 +46,6 @@ SUITES: Final = (
         Suite(name)
         for name in (
             "nodeclaim",
-            "interruption",
             "scheduling-strict",
             "scheduling-besteffort",
             "consolidation",
@@ -58,6 +57,8 @@ SUITES: Final = (
             "localzone",
         )
     ),
+    # Two minutes of a failed status check and a minute between two looks pass by the controller's clock.
+    Suite("interruption", wait_s=300.0),
     Suite("regression", CORE),
     Suite("dra", CORE),
     Suite("scale", wait_s=_LARGE_WAIT_S, limit_s=_LARGE_LIMIT_S),
