@@ -42,15 +42,8 @@ class WithoutController(Product):
 class GoController:
     """The Go controller beside one product, which can be stopped and started again."""
 
-    def __init__(
-        self,
-        product: Product,
-        program: Path,
-        group: ProcessGroup,
-        settings: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, product: Product, program: Path, group: ProcessGroup) -> None:
         self._product = product
-        self._settings = settings or {}
         self._program = program
         self._group = group
         self._started = 0
@@ -101,17 +94,14 @@ class GoController:
             # In a pod it has this from its service account; the sandbox's API speaks HTTP and has none.
             "CLUSTER_CA_BUNDLE": self._certificate(),
             "LOG_LEVEL": "debug",
-            **self._settings,
         }
 
 
 @contextlib.contextmanager
-def go_controller(
-    product: Product, program: Path, directory: Path, settings: Mapping[str, str] | None = None
-) -> Iterator[GoController]:
-    """The Go controller leading, for the length of a block; more of its settings may be given."""
+def go_controller(product: Product, program: Path, directory: Path) -> Iterator[GoController]:
+    """The Go controller leading, for the length of a block."""
     directory.mkdir(parents=True, exist_ok=True)
     with ProcessGroup(directory) as group:
-        controller = GoController(product, program, group, settings)
+        controller = GoController(product, program, group)
         controller.start()
         yield controller

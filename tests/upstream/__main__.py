@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from tests.upstream.runs import MEASURED, Options, run_all
 from tests.upstream.sources import build
 from tests.upstream.specs import Spec, focused, listed, named, quick_specs
 from tests.upstream.suites import chosen
-from tests.upstream.tables import summary, text, write_results
+from tests.upstream.tables import summary, text
 
 __all__ = ["main"]
 
@@ -40,7 +41,7 @@ class _Given:
     jobs: int
     speed: float
     results: Path
-    skip_known: bool
+    inapplicable: bool
     build_only: bool
     list_only: bool
 
@@ -79,7 +80,7 @@ Exit codes: 0 every spec passed or is listed in known.toml, 1 another one failed
     show_default=True,
     help="Where logs, Markdown, JSON and JUnit reports go.",
 )
-@click.option("--skip-known", is_flag=True, help="Leave out the specs of known.toml.")
+@click.option("--inapplicable", is_flag=True, help="Run also what known.toml says cannot apply.")
 @click.option("--build-only", is_flag=True, help="Build the suites and run nothing.")
 @click.option("--list", "list_only", is_flag=True, help="Print the names of the specs and run nothing.")
 def _command(**given: object) -> None:
@@ -121,12 +122,10 @@ def _run(specs: Sequence[Spec], controller: str, given: _Given) -> tuple[Verdict
         plane=PlaneOptions(given.plane, controller, given.speed, program),
         jobs=given.jobs,
         known=known_specs() if controller == "ours" else {},
-        skip_known=given.skip_known,
+        inapplicable=given.inapplicable,
+        title=f"Upstream's suites: plane {given.plane}, controller {controller}",
     )
     verdicts = run_all(specs, os.environ, options, say)
-    write_results(
-        verdicts, options.results, f"Upstream's suites: plane {given.plane}, controller {controller}"
-    )
     click.echo(text(verdicts))
     click.echo()
     click.echo(summary(verdicts))
@@ -135,6 +134,9 @@ def _run(specs: Sequence[Spec], controller: str, given: _Given) -> tuple[Verdict
 
 def main() -> int:
     """Run the command and return its exit code; an error is printed with its hint."""
+    # Planes are taken down however the run ends; started in the background, it would not hear an interrupt.
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.default_int_handler)
     return run_command(_command, "python -m tests.upstream")
 
 

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from karpenter.errors import KarpenterError
+from karpenter.sandbox.stack.installation import IMAGE, installation
+from karpenter.sandbox.stack.record import Options as InstallationOptions
 from tests.e2e.controlplane.binaries import find_binaries
-from tests.e2e.goprovider import WithoutController, go_controller
-from tests.e2e.product import Product
+from tests.e2e.goprovider import WithoutController
 from tests.e2e.scenarios.planes import plane_named
 from tests.upstream.account import prepare_account
 
@@ -32,12 +33,14 @@ CLUSTER: Final = "sandbox"
 
 _MANIFEST: Final = Path(__file__).with_name("eks.yaml")
 _REGION: Final = "us-west-2"
+# Where the suites look for the controller.
+_NAMESPACE: Final = "kube-system"
 _GATES: Final = (
     "NodeRepair=true,NodeOverlay=true,StaticCapacity=true,CapacityBuffer=true,SpotToSpotConsolidation=true"
 )
 _START_S: Final = 180.0
 # Longer than any run of specs; the sandbox ends by itself should this process be killed.
-_LIFE: Final = "5h"
+_LIFE: Final = "3h"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +52,19 @@ class PlaneOptions:
         controller: One of ``CONTROLLERS``.
         speed: How many times as fast machines boot.
         go_program: The original's program, where the controller is the original.
+        min_values_policy: Setting of the controller.
     """
 
     kind: str = "sandbox"
     controller: str = "ours"
     speed: float = 10.0
     go_program: Path | None = None
+    min_values_policy: str = "Strict"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Settings of the controller by flag."""
+        return {"feature-gates": _GATES, "min-values-policy": self.min_values_policy}
 
 
 @contextlib.contextmanager
@@ -67,8 +77,11 @@ def started(
         KarpenterError: It did not come up.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    whole = options.kind == "sandbox" and options.go_program is None
-    plane = _sandbox(name, options, environ, directory) if whole else _parts(options, directory)
+    plane = (
+        _sandbox(name, options, environ, directory)
+        if options.kind == "sandbox"
+        else _real(options, directory)
+    )
     with plane as found:
         given = {**environ, **_account(), **found}
         _apply(_MANIFEST, given)
@@ -80,38 +93,71 @@ def started(
 def _sandbox(
     name: str, options: PlaneOptions, environ: Mapping[str, str], directory: Path
 ) -> Iterator[dict[str, str]]:
-    settings = {**environ, "FEATURE_GATES": _GATES}
-    pace = ("--speed", f"{options.speed:g}", "--region", _REGION, "--life", _LIFE)
-    logs: set[Path] = set()
+    wishes = {
+        "--speed": f"{options.speed:g}",
+        "--region": _REGION,
+        "--life": _LIFE,
+        "--controller-namespace": _NAMESPACE,
+        **({"--controller-program": str(options.go_program)} if options.go_program else {}),
+    }
+    flags = [word for pair in wishes.items() for word in pair]
+    flags += [word for flag, value in options.settings.items() for word in ("--set", f"{flag}={value}")]
+    home: Path | None = None
     try:
-        where = json.loads(_karpenter("up", "--name", name, *pace, "-o", "json", environ=settings))
-        logs = {Path(each["log"]).parent for each in where["processes"]}
+        where = json.loads(_karpenter("up", "--name", name, *flags, "-o", "json", environ=environ))
+        home = Path(where["kubeconfig"]).parent
         yield {
             "KUBECONFIG": where["kubeconfig"],
             "AWS_ENDPOINT_URL": where["ec2"],
             "CLUSTER_ENDPOINT": where["server"],
         }
     finally:
-        for each in logs:
-            shutil.copytree(each, directory, dirs_exist_ok=True)
-        _karpenter("down", "--name", name, "-o", "json", environ=settings)
+        if home is not None:
+            shutil.copytree(home / "logs", directory, dirs_exist_ok=True)
+        _karpenter("down", "--name", name, "-o", "json", environ=environ)
 
 
 @contextlib.contextmanager
-def _parts(options: PlaneOptions, directory: Path) -> Iterator[dict[str, str]]:
-    """Run the parts of a plane that is not the sandbox with our controller."""
-    kind = WithoutController if options.go_program else Product
-    with plane_named(options.kind, directory / "plane") as plane:
-        product = kind(plane, directory, model=("--speed", f"{options.speed:g}"), **{"feature-gates": _GATES})
-        with product, contextlib.ExitStack() as stack:
-            if options.go_program:
-                gates = {"FEATURE_GATES": _GATES}
-                stack.enter_context(go_controller(product, options.go_program, directory, gates))
+def _real(options: PlaneOptions, directory: Path) -> Iterator[dict[str, str]]:
+    """Run Kubernetes' own control plane with the sandbox's machines, one of which runs the controller's pods."""
+    with plane_named("real", directory / "plane") as plane:
+        programs = _Programs(
+            plane,
+            directory,
+            model=("--speed", f"{options.speed:g}"),
+            # As the sandbox does at this speed: a busy machine must not lose healthy nodes.
+            kubelets=("--job-time", "20s"),
+        )
+        with programs:
+            image = f"{IMAGE}={options.go_program or 'karpenter'}"
+            where = ("--kubeconfig", str(plane.kubeconfig), "--state", str(directory), "--program", image)
+            programs.start("system-node", "sandbox", "system-node", *where)
+            wishes = InstallationOptions(
+                speed=options.speed,
+                controller_namespace=_NAMESPACE,
+                controller_program=str(options.go_program or ""),
+                settings=options.settings,
+            )
+            items = {"apiVersion": "v1", "kind": "List", "items": installation(wishes)}
+            plane.kubectl("apply", "-f", "-", input=json.dumps(items))
+            plane.kubectl(
+                *("rollout", "status", "deployment/karpenter", "-n", _NAMESPACE, f"--timeout={_START_S:g}s"),
+                timeout_s=_START_S + 10,
+            )
             yield {
                 "KUBECONFIG": str(plane.kubeconfig),
-                "AWS_ENDPOINT_URL": product.endpoint,
+                "AWS_ENDPOINT_URL": programs.endpoint,
                 "CLUSTER_ENDPOINT": plane.url,
             }
+
+
+class _Programs(WithoutController):
+    """The programs beside a control plane; the controller's own is a pod of the system node."""
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """What the programs need to find the control plane and the model, with all rights in the account."""
+        return {**super().environ, **_account()}
 
 
 def _account() -> dict[str, str]:

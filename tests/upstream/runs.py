@@ -7,15 +7,15 @@ its own, and a plane is given up once a spec has failed on it.
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import os
-import queue
 import shutil
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +27,7 @@ from tests.upstream.reports import Known, Outcome, Verdict, judged, read_verdict
 from tests.upstream.sources import WAIT_VARIABLE
 from tests.upstream.specs import Spec
 from tests.upstream.suites import CORE
+from tests.upstream.tables import write_results
 
 __all__ = ["MEASURED", "Options", "run_all"]
 
@@ -34,6 +35,7 @@ __all__ = ["MEASURED", "Options", "run_all"]
 MEASURED: Final = "measured"
 # Ginkgo ends a spec at its own limit and writes its reports after that.
 _REPORT_S: Final = 60.0
+_LOOK_S: Final = 0.1
 _MANIFESTS: Final = Path(__file__).parent
 
 
@@ -46,14 +48,16 @@ class Options:
         plane: What kind of plane they run on.
         jobs: How many planes run side by side.
         known: The specs that are expected not to pass.
-        skip_known: Whether these are left out.
+        inapplicable: Whether those of them that cannot apply are run as well.
+        title: Heading of the page of results.
     """
 
     results: Path
     plane: PlaneOptions = field(default_factory=PlaneOptions)
     jobs: int = 2
     known: Mapping[tuple[str, str], Known] = field(default_factory=dict)
-    skip_known: bool = False
+    inapplicable: bool = False
+    title: str = "Upstream's suites"
 
 
 def run_all(
@@ -62,122 +66,159 @@ def run_all(
     """Run specs and return their verdicts, in the order of the specs."""
     for name in ("reports", MEASURED):
         (options.results / name).mkdir(parents=True, exist_ok=True)
-    todo: queue.SimpleQueue[int] = queue.SimpleQueue()
     found: dict[int, Verdict] = {}
+    lock = threading.Lock()
+    todo = []
     for index, spec in enumerate(specs):
         listed = options.known.get((spec.suite.name, spec.name))
-        if listed is not None and options.skip_known:
+        if listed is not None and not listed.applies and not options.inapplicable:
             found[index] = judged(Verdict(spec.suite.name, spec.name, Outcome.FAILED), options.known)
         else:
-            todo.put(index)
+            todo.append(index)
 
     def record(index: int, verdict: Verdict) -> None:
-        found[index] = judged(verdict, options.known)
-        _say(found[index], f"{len(found)}/{len(specs)}", say)
+        with lock:
+            found[index] = judged(verdict, options.known)
+            # A run takes hours: what is known stays, however it ends.
+            write_results([found[each] for each in sorted(found)], options.results, options.title)
+            _say(found[index], f"{len(found)}/{len(specs)}", say)
 
-    workers = min(options.jobs, max(todo.qsize(), 1))
+    workers = min(options.jobs, max(len(todo), 1))
+    waiting = _Waiting(specs, todo)
     with ThreadPoolExecutor(workers) as pool:
         running = [
-            pool.submit(_Worker(number, specs, environ, options, record).work, todo)
-            for number in range(workers)
+            pool.submit(_Worker(number, waiting, environ, options, record).work) for number in range(workers)
         ]
-        for each in running:
-            each.result()
+        try:
+            for each in running:
+                each.result()
+        except BaseException:
+            waiting.stop()
+            raise
     return tuple(found[index] for index in range(len(specs)))
 
 
+class _Waiting:
+    """The specs that wait for a plane."""
+
+    def __init__(self, specs: Sequence[Spec], todo: Sequence[int]) -> None:
+        self._specs = specs
+        self._todo = list(todo)
+        self.stopped = threading.Event()
+        self._lock = threading.Lock()
+
+    def take(self, min_values_policy: str | None = None) -> tuple[int, Spec] | None:
+        """Return the first spec that a plane with this setting can run, and its number."""
+        with self._lock:
+            for index in self._todo:
+                spec = self._specs[index]
+                if min_values_policy in (None, spec.suite.min_values_policy):
+                    self._todo.remove(index)
+                    return index, spec
+        return None
+
+    def stop(self) -> None:
+        """Forget all of them, and have those that run ended."""
+        with self._lock:
+            self._todo.clear()
+        self.stopped.set()
+
+
 class _Worker:
-    """Takes specs from a queue and runs them on a plane of its own."""
+    """Takes specs and runs them on a plane of its own."""
 
     def __init__(
         self,
         number: int,
-        specs: Sequence[Spec],
+        waiting: _Waiting,
         environ: Mapping[str, str],
         options: Options,
         record: Callable[[int, Verdict], None],
     ) -> None:
         self._name = f"upstream-{os.getpid()}-{number}"
-        self._specs = specs
+        self._waiting = waiting
         self._environ = environ
         self._options = options
         self._record = record
-        self._planes = 0
 
-    def work(self, todo: queue.SimpleQueue[int]) -> None:
+    def work(self) -> None:
         """Run specs until none is left."""
-        while not todo.empty():
-            directory = self._options.results / "planes" / f"{self._name}-{self._planes}"
-            self._planes += 1
-            if self._use_plane(todo, directory):
+        for number in itertools.count():
+            taken = self._waiting.take()
+            if taken is None:
+                return
+            directory = self._options.results / "planes" / f"{self._name}-{number}"
+            if self._use_plane(directory, *taken):
                 shutil.rmtree(directory, ignore_errors=True)
 
-    def _use_plane(self, todo: queue.SimpleQueue[int], directory: Path) -> bool:
-        """Run specs on one plane until one fails or none is left; return whether none failed."""
-        name = directory.name
+    def _use_plane(self, directory: Path, index: int, spec: Spec) -> bool:
+        """Run a spec, and others after it until one fails, on a new plane; return whether none failed."""
+        plane = replace(self._options.plane, min_values_policy=spec.suite.min_values_policy)
+        taken: tuple[int, Spec] | None = (index, spec)
         begun = time.monotonic()
         try:
-            with planes.started(name, self._options.plane, self._environ, directory) as environ:
-                return self._run_until_failure(todo, environ)
+            with planes.started(directory.name, plane, self._environ, directory) as environ:
+                while taken is not None:
+                    index, spec = taken
+                    verdict = _run(spec, index, environ, self._options.results, self._waiting.stopped)
+                    self._record(index, verdict)
+                    taken = None
+                    if verdict.outcome is Outcome.FAILED:
+                        return False
+                    taken = self._waiting.take(plane.min_values_policy)
         except (KarpenterError, ControlPlaneError, AssertionError, OSError) as error:
-            # The next spec is the one that has to do without a plane.
-            with contextlib.suppress(queue.Empty):
-                index = todo.get_nowait()
-                spec = self._specs[index]
-                said = " ".join(f"no plane: {error}".split())[:400]
+            said = " ".join(f"no plane: {error}".split())[:400]
+            if taken is not None:
                 seconds = time.monotonic() - begun
                 self._record(index, Verdict(spec.suite.name, spec.name, Outcome.FAILED, seconds, said))
             return False
-
-    def _run_until_failure(self, todo: queue.SimpleQueue[int], environ: Mapping[str, str]) -> bool:
-        with contextlib.suppress(queue.Empty):
-            while True:
-                index = todo.get_nowait()
-                verdict = _run(self._specs[index], index, environ, self._options.results)
-                self._record(index, verdict)
-                if verdict.outcome is Outcome.FAILED:
-                    return False
         return True
 
 
-def _run(spec: Spec, index: int, environ: Mapping[str, str], results: Path) -> Verdict:
+def _run(
+    spec: Spec, index: int, environ: Mapping[str, str], results: Path, stopped: threading.Event
+) -> Verdict:
     """Run one spec to its end and return its verdict."""
     suite = spec.suite
     stem = results / "reports" / f"{suite.name}-{index:03d}"
     report = stem.with_suffix(".json")
     report.unlink(missing_ok=True)
+    given = {**environ, WAIT_VARIABLE: f"{suite.wait_s:.0f}s", "OUTPUT_DIR": str(results / MEASURED)}
+    begun = time.monotonic()
+    end = begun + suite.limit_s + _REPORT_S
+    said = f"it wrote no report; see {stem.name}.log"
+    with stem.with_suffix(".log").open("w", encoding="utf-8") as log:
+        process = subprocess.Popen(
+            _command(spec, report), cwd=spec.built.directory, env=given, stdout=log, stderr=subprocess.STDOUT
+        )
+        while process.poll() is None:
+            if stopped.is_set() or time.monotonic() > end:
+                process.kill()
+                said = (
+                    "it was stopped" if stopped.is_set() else f"it did not end within {suite.limit_s:.0f} s"
+                )
+            time.sleep(_LOOK_S)
+    verdict = read_verdict(suite.name, spec.name, report)
+    seconds = time.monotonic() - begun
+    return verdict or Verdict(suite.name, spec.name, Outcome.FAILED, seconds, said)
+
+
+def _command(spec: Spec, report: Path) -> list[str]:
     command = [
         str(spec.built.program),
         "--ginkgo.no-color",
         "--ginkgo.v",
-        f"--ginkgo.timeout={suite.limit_s:.0f}s",
+        f"--ginkgo.timeout={spec.suite.limit_s:.0f}s",
         "--ginkgo.grace-period=10s",
         f"--ginkgo.json-report={report}",
         f"--ginkgo.focus={spec.focus}",
     ]
-    if suite.module == CORE:
+    if spec.suite.module == CORE:
         command += [
             f"--default-nodeclass={_MANIFESTS / 'nodeclass.yaml'}",
             f"--default-nodepool={_MANIFESTS / 'nodepool.yaml'}",
         ]
-    begun = time.monotonic()
-    said = f"it wrote no report; see {stem.name}.log"
-    with stem.with_suffix(".log").open("w", encoding="utf-8") as log:
-        try:
-            subprocess.run(
-                command,
-                cwd=spec.built.directory,
-                env={**environ, WAIT_VARIABLE: f"{suite.wait_s:.0f}s", "OUTPUT_DIR": str(results / MEASURED)},
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                timeout=suite.limit_s + _REPORT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            said = f"it did not end within {suite.limit_s + _REPORT_S:.0f} s"
-    verdict = read_verdict(suite.name, spec.name, report)
-    seconds = time.monotonic() - begun
-    return verdict or Verdict(suite.name, spec.name, Outcome.FAILED, seconds, said)
+    return command
 
 
 def _say(verdict: Verdict, progress: str, say: Callable[[str], None]) -> None:

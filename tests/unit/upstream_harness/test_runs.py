@@ -17,11 +17,13 @@ from tests.upstream.sources import WAIT_VARIABLE, BuiltSuite
 from tests.upstream.specs import Spec
 from tests.upstream.suites import chosen
 
-# A suite's program: a spec whose name holds "bad" fails, one whose name holds "mute" writes nothing.
+# A suite's program: a spec fails if its name holds "bad", writes nothing with "mute", and does not end with "slow".
 PROGRAM = """#!/usr/bin/env python3
-import json, os, sys
+import json, os, sys, time
 given = dict(each.lstrip("-").split("=", 1) for each in sys.argv[1:] if "=" in each)
 name = given["ginkgo.focus"].strip("^$").split(" ", 1)[1]
+if "slow" in name:
+    time.sleep(600)
 if "mute" not in name:
     state = "failed" if "bad" in name else "passed"
     part = {"LeafNodeType": "It", "LeafNodeText": name, "State": state, "RunTime": 1000000000,
@@ -36,24 +38,28 @@ class Planes:
 
     def __init__(self) -> None:
         self.names: list[str] = []
+        self.policies: list[str] = []
         self.open = 0
         self.failures = 0
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
     def started(
-        self, name: str, _options: planes.PlaneOptions, environ: Mapping[str, str], directory: Path
+        self, name: str, options: planes.PlaneOptions, environ: Mapping[str, str], directory: Path
     ) -> Iterator[dict[str, str]]:
         with self._lock:
             self.names.append(name)
+            self.policies.append(options.min_values_policy)
             if self.failures:
                 self.failures -= 1
                 raise KarpenterError("it did not come up")
             self.open += 1
         directory.mkdir(parents=True)
-        yield {**environ, "PLANE": f"plane-{len(self.names)}"}
-        with self._lock:
-            self.open -= 1
+        try:
+            yield {**environ, "PLANE": f"plane-{len(self.names)}"}
+        finally:
+            with self._lock:
+                self.open -= 1
 
 
 @pytest.fixture
@@ -91,7 +97,7 @@ def test_a_spec_that_fails_takes_its_plane_with_it(fake: Planes, built: BuiltSui
         Outcome.PASSED,
         Outcome.PASSED,
     ]
-    assert found[1][2] == "plane-1 90s"
+    assert found[1][2] == "plane-1 120s"
     assert (len(fake.names), fake.open) == (2, 0)
     # Logs stay of the plane on which a spec failed.
     assert [each.name for each in (tmp_path / "results" / "planes").iterdir()] == [fake.names[0]]
@@ -121,15 +127,23 @@ def test_a_plane_that_does_not_come_up_costs_one_spec(
     assert found[1][1] is Outcome.PASSED
 
 
-def test_known_specs_can_be_left_out_and_are_still_listed(
+def test_specs_that_cannot_apply_are_listed_and_run_on_demand_only(
     fake: Planes, built: BuiltSuite, tmp_path: Path
 ) -> None:
-    known = {("drift", "two bad"): Known("on purpose")}
+    known = {
+        ("drift", "two bad"): Known("needs Windows", applies=False),
+        ("drift", "bad"): Known("on purpose"),
+    }
 
-    found = run(built, tmp_path / "results", "one", "two bad", known=known, skip_known=True)
+    found = run(built, tmp_path / "results", "two bad", "bad", known=known)
 
-    assert found[1] == ("two bad", Outcome.KNOWN, "on purpose")
+    assert found == [
+        ("two bad", Outcome.NOT_APPLICABLE, "needs Windows"),
+        ("bad", Outcome.KNOWN, "on purpose"),
+    ]
     assert len(fake.names) == 1
+    run(built, tmp_path / "results", "two bad", known=known, inapplicable=True)
+    assert len(fake.names) == 2
 
 
 @pytest.mark.usefixtures("fake")
@@ -138,3 +152,37 @@ def test_reports_of_a_run_stay(built: BuiltSuite, tmp_path: Path) -> None:
 
     report = tmp_path / "results" / "reports" / "drift-000.json"
     assert json.loads(report.read_text())[0]["SpecReports"][0]["State"] == "passed"
+    assert json.loads((tmp_path / "results" / "results.json").read_text())[0]["outcome"] == "passed"
+
+
+def test_a_plane_runs_the_specs_of_its_own_setting_only(
+    fake: Planes, built: BuiltSuite, tmp_path: Path
+) -> None:
+    other = BuiltSuite(chosen(["scheduling-besteffort"])[0], tmp_path / "module")
+    other.directory.mkdir(parents=True)
+    other.program.symlink_to(built.program)
+    specs = [Spec(suite, name, "x") for suite, name in ((built, "one"), (other, "two"), (built, "three"))]
+
+    environ = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+    verdicts = run_all(specs, environ, Options(tmp_path / "results", jobs=1), lambda _: None)
+
+    assert [each.outcome for each in verdicts] == [Outcome.PASSED] * 3
+    assert fake.policies == ["Strict", "BestEffort"]
+
+
+def test_an_interrupt_ends_what_runs_and_takes_the_planes_down(
+    fake: Planes, built: BuiltSuite, tmp_path: Path
+) -> None:
+    specs = [Spec(built, name, "Drift") for name in ("bad", "slow", "never run")]
+    said: list[str] = []
+
+    def interrupt(text: str) -> None:
+        said.append(text)
+        raise KeyboardInterrupt
+
+    environ = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+    with pytest.raises(KeyboardInterrupt):
+        run_all(specs, environ, Options(tmp_path / "results", jobs=2), interrupt)
+
+    assert not any("never run" in each for each in said)
+    assert fake.open == 0
