@@ -30,6 +30,7 @@ from karpenter.sandbox.kubelets.kubeletconfig import BootError
 from karpenter.sandbox.kubelets.machines import Machine
 from karpenter.sandbox.kubelets.nodeobjects import (
     Told,
+    csi_labels,
     csi_node,
     kubelet_version,
     lease,
@@ -336,6 +337,8 @@ class Kubelet:
             except ApiError as refused:
                 if refused.status != 409:
                     raise
+            change = {"metadata": {"labels": csi_labels(told)}}
+            await self._api.patch(f"{_NODES}/{told.name}", change)
         self.alive = True
         for pod in list(self._bound.values()):
             self.see_pod(pod)

@@ -23,6 +23,7 @@ from karpenter.sandbox.kubelets.podstatus import timestamp
 
 __all__ = [
     "Told",
+    "csi_labels",
     "csi_node",
     "kubelet_version",
     "lease",
@@ -46,6 +47,7 @@ _HEALTHY: Final = (
     ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
     ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
 )
+_EBS_ZONE: Final = "topology.ebs.csi.aws.com/zone"
 _VERSION: Final = re.compile(r"(?:^|[-_])1\.(\d{2})(?=-|$)")
 
 
@@ -180,7 +182,7 @@ def csi_node(told: Told, uid: str, volumes: int) -> dict[str, Any]:
     driver = {
         "name": "ebs.csi.aws.com",
         "nodeID": told.machine.id,
-        "topologyKeys": ["kubernetes.io/os", "topology.ebs.csi.aws.com/zone", "topology.kubernetes.io/zone"],
+        "topologyKeys": ["kubernetes.io/os", _EBS_ZONE, "topology.kubernetes.io/zone"],
         "allocatable": {"count": volumes},
     }
     return {
@@ -189,6 +191,11 @@ def csi_node(told: Told, uid: str, volumes: int) -> dict[str, Any]:
         "metadata": {"name": told.name, "ownerReferences": [_owner(told.name, uid)]},
         "spec": {"drivers": [driver]},
     }
+
+
+def csi_labels(told: Told) -> dict[str, str]:
+    """Gives the labels that the kubelet adds once the EBS driver has registered: where its volumes can be."""
+    return {_EBS_ZONE: told.machine.zone}
 
 
 def _conditions(state: State) -> list[dict[str, str]]:

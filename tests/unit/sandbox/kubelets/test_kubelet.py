@@ -112,6 +112,8 @@ async def test_a_kubelet_joins_becomes_ready_and_reports_devices_later(house: Ho
     assert house.api.statuses()[-1]["allocatable"]["vpc.amazonaws.com/pod-eni"] == "9"
     assert house.api.written[1][2]["metadata"]["ownerReferences"][0]["uid"] == "uid-of-it"
     assert "POST csinodes" in house.api.verbs()
+    labelled = [body for _, path, body in house.api.written if path == NODE]
+    assert labelled == [{"metadata": {"labels": {"topology.ebs.csi.aws.com/zone": "us-west-2a"}}}]
 
 
 async def test_the_status_is_a_heartbeat_every_five_minutes_and_conditions_keep_their_times(
