@@ -9,7 +9,7 @@ from typing import Final
 
 from karpenter.errors import KarpenterError
 
-__all__ = ["CORE", "PROVIDER", "QUICK", "SUITES", "Suite", "chosen"]
+__all__ = ["CORE", "PROVIDER", "SUITES", "Suite", "chosen"]
 
 PROVIDER: Final = "github.com/aws/karpenter-provider-aws"
 CORE: Final = "sigs.k8s.io/karpenter"
@@ -17,10 +17,22 @@ CORE: Final = "sigs.k8s.io/karpenter"
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """One suite: a package of Ginkgo specs in one of the two modules."""
+    """One suite: a package of Ginkgo specs in one of the two modules.
+
+    Attributes:
+        name: Name of the package.
+        module: The Go module that it is part of.
+        wait_s: How long its specs wait for something by default.
+        limit_s: After how long a spec is ended.
+        min_values_policy: Setting of the controller that its specs begin with. They would set it themselves, which
+            starts the controller anew twice a spec.
+    """
 
     name: str
     module: str = PROVIDER
+    wait_s: float = 120.0
+    limit_s: float = 600.0
+    min_values_policy: str = "Strict"
 
     @property
     def package(self) -> str:
@@ -28,29 +40,24 @@ class Suite:
         return f"test/suites/{self.name}"
 
 
+# Hundreds of nodes: the suites measure how long that takes, and wait accordingly.
+_LARGE_WAIT_S: Final = 900.0
+_LARGE_LIMIT_S: Final = 3600.0
+
 SUITES: Final = (
+    Suite("nodeclaim"),
+    Suite("interruption"),
+    Suite("scheduling-strict"),
+    Suite("scheduling-besteffort", min_values_policy="BestEffort"),
     *(
         Suite(name)
-        for name in (
-            "nodeclaim",
-            "interruption",
-            "scheduling-strict",
-            "scheduling-besteffort",
-            "consolidation",
-            "drift",
-            "integration",
-            "storage",
-            "ami",
-            "ipv6",
-            "localzone",
-            "scale",
-        )
+        for name in ("consolidation", "drift", "integration", "storage", "ami", "ipv6", "localzone")
     ),
-    *(Suite(name, CORE) for name in ("regression", "performance", "dra")),
+    Suite("regression", CORE),
+    Suite("dra", CORE),
+    Suite("scale", wait_s=_LARGE_WAIT_S, limit_s=_LARGE_LIMIT_S),
+    Suite("performance", CORE, wait_s=_LARGE_WAIT_S, limit_s=_LARGE_LIMIT_S),
 )
-
-# Takes a few minutes in all; runs in continuous integration.
-QUICK: Final = ("nodeclaim", "interruption")
 
 
 def chosen(names: Sequence[str]) -> tuple[Suite, ...]:

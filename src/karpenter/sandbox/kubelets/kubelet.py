@@ -103,6 +103,7 @@ def told_of(machine: Machine, settings: Settings, clusters: Iterable[str]) -> To
         ),
         devices_of(facts, boot.family) if settings.devices else Resources(),
         settings.kubelet_version or kubelet_version(machine.image_name),
+        settings.kubelet_port,
     )
 
 

@@ -60,6 +60,7 @@ class Told:
     size: Size
     devices: Resources
     version: str
+    port: int = 10250
 
     @property
     def name(self) -> str:
@@ -145,7 +146,7 @@ def node_status(
             {"type": "InternalDNS", "address": machine.host_name},
             {"type": "Hostname", "address": machine.host_name},
         ],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": told.port}},
         "nodeInfo": {
             "machineID": machine.id.removeprefix("i-"),
             "systemUUID": machine.id.removeprefix("i-"),

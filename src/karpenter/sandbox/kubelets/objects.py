@@ -3,24 +3,65 @@
 
 from __future__ import annotations
 
-from karpenter.api.base import Frozen
-from karpenter.api.core import Container, ContainerStatus, Node, Pod, PodSpec, PodStatus
+from msgspec import field
 
-__all__ = ["Node", "PodView"]
+from karpenter.api.base import Frozen
+from karpenter.api.core import Container, ContainerPort, ContainerStatus, Node, Pod, PodSpec, PodStatus
+
+__all__ = ["ContainerView", "EnvVar", "Node", "PodView"]
+
+
+class _HttpGet(Frozen):
+    path: str = "/"
+    port: int | str = 0
 
 
 class _Probe(Frozen):
     initial_delay_seconds: int = 0
+    period_seconds: int = 10
+    http_get: _HttpGet | None = None
 
 
-class _Container(Container):
+class _FieldRef(Frozen):
+    field_path: str = ""
+
+
+class _ResourceFieldRef(Frozen):
+    resource: str = ""
+    divisor: str = "1"
+
+
+class _EnvVarSource(Frozen):
+    field_ref: _FieldRef | None = None
+    resource_field_ref: _ResourceFieldRef | None = None
+
+
+class EnvVar(Frozen):
+    """A variable of a container's environment; of sources, those that the pod itself answers are read."""
+
+    name: str = ""
+    value: str = ""
+    value_from: _EnvVarSource | None = None
+
+
+class _ContainerPort(ContainerPort):
+    name: str = ""
+
+
+class ContainerView(Container):
+    """A container with what it takes to run it."""
+
     image: str = ""
+    args: tuple[str, ...] = ()
+    env: tuple[EnvVar, ...] = ()
+    ports: tuple[_ContainerPort, ...] = ()
     readiness_probe: _Probe | None = None
 
 
 class _PodSpec(PodSpec):
-    containers: tuple[_Container, ...] = ()
-    init_containers: tuple[_Container, ...] = ()
+    containers: tuple[ContainerView, ...] = ()
+    init_containers: tuple[ContainerView, ...] = ()
+    service_account_name: str = ""
 
 
 class _ContainerStatus(ContainerStatus):
@@ -28,7 +69,7 @@ class _ContainerStatus(ContainerStatus):
 
 
 class _PodStatus(PodStatus):
-    pod_ip: str = ""
+    pod_ip: str = field(name="podIP", default="")
     container_statuses: tuple[_ContainerStatus, ...] = ()
 
 

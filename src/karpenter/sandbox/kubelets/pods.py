@@ -174,12 +174,7 @@ class Keeper:
                     self._resumed(run, host_ip), exit_code=code, ready=False, ended_at=self._pace.clock.now()
                 )
                 await self._write_progress(run, progress)
-        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.metadata.uid}}
-        try:
-            await self._api.delete(_path(pod), options)
-        except ApiError as refused:
-            if refused.status not in _GONE:
-                raise
+        await self._remove(pod)
 
     async def insist(self, run: Run) -> None:
         """Writes the status of a pod anew, because somebody else has changed it."""
@@ -190,6 +185,9 @@ class Keeper:
         """Frees what a pod had that is no more."""
         self._addresses.give(run.address)
         run.admitted = False
+
+    async def close(self) -> None:
+        """Let go of what pods hold beside the API; these hold nothing."""
 
     async def _start(self, run: Run, progress: Progress) -> Progress:
         await self._write_progress(run, progress)
@@ -253,6 +251,14 @@ class Keeper:
         except DurationError:
             # A typing mistake in an annotation must not keep the pod from running.
             return default
+
+    async def _remove(self, pod: PodView) -> None:
+        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.metadata.uid}}
+        try:
+            await self._api.delete(_path(pod), options)
+        except ApiError as refused:
+            if refused.status not in _GONE:
+                raise
 
     async def _write_progress(self, run: Run, progress: Progress) -> None:
         run.progress = progress

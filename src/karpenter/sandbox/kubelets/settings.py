@@ -49,6 +49,12 @@ class Settings:
     kubelet_version: str = ""
     """Such as v1.33.1; empty takes the version in the image's name."""
 
+    kubelet_port: int = 10250
+    """Where kubelets say that they serve logs and ports of their pods."""
+
+    rejoins: bool = False
+    """Whether a Node that is deleted comes back while its machine runs."""
+
     devices: bool = True
     csi: bool = True
     cloud_node_lifecycle: bool = True

@@ -34,9 +34,11 @@ from karpenter.sandbox.stack.errors import (
     StoppedError,
 )
 from karpenter.sandbox.stack.home import Home
+from karpenter.sandbox.stack.installation import CONTAINER, HEALTH_PORT, installation
 from karpenter.sandbox.stack.manifests import default_pool, definitions, storage_class
-from karpenter.sandbox.stack.pieces import FIRST, Piece, pieces, port_names
+from karpenter.sandbox.stack.pieces import FIRST, SYSTEM_NODE, Piece, pieces
 from karpenter.sandbox.stack.record import Options, Record, load, save
+from karpenter.sandbox.stack.replicas import Replica, are_ready, replicas
 
 __all__ = ["DOWN", "PARTLY", "UP", "PieceStatus", "Stack", "Started", "Status"]
 
@@ -53,7 +55,7 @@ _HOST: Final = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class PieceStatus:
-    """How one program is; ``error`` is the last error in its log."""
+    """How one program is; ``error`` is the last error in its log, ``lock`` the name of the file that it locks."""
 
     name: str
     running: bool
@@ -62,6 +64,7 @@ class PieceStatus:
     address: str
     error: str
     log: str
+    lock: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +169,9 @@ class Stack:
                 lost = self._missing()
                 record = self._restored(before, options, ports or {}, given, owned=owned)
             try:
-                names = self._start_all(record, alive, new=before is None, pool=pool)
+                # What people changed of an installation that is there stays, unless they ask for something else now.
+                install = before is None or before.options != record.options
+                names = self._start_all(record, alive, new=before is None, pool=pool, install=install)
             except BaseException:
                 if before is None:
                     self._end(record, keep=record.options.keep)
@@ -224,9 +229,10 @@ class Stack:
                     address=addresses.get(name, ""),
                     error=words(self.home, name),
                     log=str(self.home.log(name)),
+                    lock=name,
                 )
             )
-        return Status(record, tuple(told))
+        return Status(record, (*told, *map(_replica_status, replicas(self.home))))
 
     def kube(self) -> KubeApi:
         """Gives the API of a sandbox that runs; raises as ``down``."""
@@ -278,7 +284,7 @@ class Stack:
         return [name for name in record.children if children.is_alive(self.home, name)]
 
     def _new(self, options: Options, ports: Mapping[str, int], *, owned: bool) -> Record:
-        chosen = _choose_ports(port_names(options), ports, {})
+        chosen = _choose_ports(FIRST, ports, {})
         token = secrets.token_urlsafe(24)
         return Record(name=self.home.name, options=options, token=token, ports=chosen, owned=owned)
 
@@ -309,7 +315,7 @@ class Stack:
             name=before.name,
             options=changed,
             token=before.token,
-            ports=_choose_ports(port_names(changed), ports, before.ports),
+            ports=_choose_ports(FIRST, ports, before.ports),
             owned=owned,
         )
 
@@ -319,7 +325,13 @@ class Stack:
         return tuple(what for what, path in kept.items() if not path.exists())
 
     def _start_all(
-        self, record: Record, alive: Sequence[str], *, new: bool = False, pool: bool = False
+        self,
+        record: Record,
+        alive: Sequence[str],
+        *,
+        new: bool = False,
+        pool: bool = False,
+        install: bool = True,
     ) -> list[str]:
         missing = [each for each in self._programs(self.home, record) if each.name not in alive]
         for each in missing:
@@ -337,12 +349,16 @@ class Stack:
             self._tell("installing the definitions of NodePools and the other kinds")
             manifests = [*definitions(), *([storage_class()] if new else [])]
         manifests += default_pool(record.options.cluster_name) if pool else []
-        if manifests:
-            with contextlib.closing(KubeApi(record.server, record.token, self.home.authority)) as api:
-                api.apply_all(manifests)
-        for each in then:
-            self._start(record, each)
-        self._wait(then, deadline)
+        has_controller = any(each.name == SYSTEM_NODE for each in then)
+        manifests += installation(record.options) if has_controller and install else []
+        with contextlib.closing(KubeApi(record.server, record.token, self.home.authority)) as api:
+            api.apply_all(manifests)
+            for each in then:
+                self._start(record, each)
+            self._wait(then, deadline)
+            if has_controller:
+                self._tell("starting Karpenter (controller)")
+                self._wait_for_controller(record, api, deadline)
         return [each.name for each in missing]
 
     def _start(self, record: Record, piece: Piece) -> None:
@@ -376,6 +392,22 @@ class Stack:
             if waiting:
                 time.sleep(_LOOK_AGAIN_S)
 
+    def _wait_for_controller(self, record: Record, api: KubeApi, deadline: float) -> None:
+        """Wait until as many replicas of the controller are ready as its Deployment wants."""
+        while not are_ready(api, self.home, record.options.controller_namespace):
+            for each in replicas(self.home):
+                if each.has_failed:
+                    told = children.last_words_of(each.last_log) or "there is no error in its log"
+                    raise StartError(f"{each.name} ended: {told}", hint=f"its log: {each.last_log}")
+            if self._stopped():
+                raise StoppedError("stopped")
+            if time.monotonic() > deadline:
+                raise StartError(
+                    f"not ready after {self._patience_s:g} s: {CONTAINER}",
+                    hint=f"the logs are in {self.home.pod_logs}",
+                )
+            time.sleep(_LOOK_AGAIN_S)
+
     def _is_ready(self, piece: Piece) -> bool:
         if piece.probe:
             return answers(piece.probe, authority=piece.authority)
@@ -398,6 +430,20 @@ class Stack:
         record.children = {}
         save(self.home.record, record)
         return ended
+
+
+def _replica_status(replica: Replica) -> PieceStatus:
+    words = children.error_of if replica.running else children.last_words_of
+    return PieceStatus(
+        name=replica.name,
+        running=replica.running,
+        pid=replica.record.pid,
+        since=replica.record.started,
+        address=replica.address(HEALTH_PORT),
+        error=words(replica.last_log),
+        log=replica.record.log,
+        lock=replica.lock,
+    )
 
 
 def _named(home: Home) -> str:

@@ -38,6 +38,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     settings: dict[str, str] = {}
     """Settings of the controller besides those that a sandbox gives it, by flag."""
 
+    controller_namespace: str = "karpenter"
+    """Where the Deployment of the controller is, and its lease."""
+
+    controller_program: str = ""
+    """A program that is run in place of our own controller; empty for ours."""
+
     keep: bool = False
     """Whether what is in the cluster and in the account outlives ``down``."""
 
