@@ -41,7 +41,7 @@ class _Given:
     jobs: int
     speed: float
     results: Path
-    skip_known: bool
+    inapplicable: bool
     build_only: bool
     list_only: bool
 
@@ -80,7 +80,7 @@ Exit codes: 0 every spec passed or is listed in known.toml, 1 another one failed
     show_default=True,
     help="Where logs, Markdown, JSON and JUnit reports go.",
 )
-@click.option("--skip-known", is_flag=True, help="Leave out the specs of known.toml.")
+@click.option("--inapplicable", is_flag=True, help="Run also what known.toml says cannot apply.")
 @click.option("--build-only", is_flag=True, help="Build the suites and run nothing.")
 @click.option("--list", "list_only", is_flag=True, help="Print the names of the specs and run nothing.")
 def _command(**given: object) -> None:
@@ -122,7 +122,7 @@ def _run(specs: Sequence[Spec], controller: str, given: _Given) -> tuple[Verdict
         plane=PlaneOptions(given.plane, controller, given.speed, program),
         jobs=given.jobs,
         known=known_specs() if controller == "ours" else {},
-        skip_known=given.skip_known,
+        inapplicable=given.inapplicable,
         title=f"Upstream's suites: plane {given.plane}, controller {controller}",
     )
     verdicts = run_all(specs, os.environ, options, say)

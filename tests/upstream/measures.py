@@ -19,6 +19,8 @@ _COLUMNS: Final = (
     ("cpu %", "total_reserved_cpu_utilization", 0.01),
     ("memory %", "total_reserved_memory_utilization", 0.01),
     ("rounds", "rounds", 1.0),
+    ("p95 MB", "karpenter_p95_memory_mb", 1.0),
+    ("mCPU", "karpenter_avg_cpu_cores", 0.001),
 )
 
 

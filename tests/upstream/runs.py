@@ -48,7 +48,7 @@ class Options:
         plane: What kind of plane they run on.
         jobs: How many planes run side by side.
         known: The specs that are expected not to pass.
-        skip_known: Whether these are left out.
+        inapplicable: Whether those of them that cannot apply are run as well.
         title: Heading of the page of results.
     """
 
@@ -56,7 +56,7 @@ class Options:
     plane: PlaneOptions = field(default_factory=PlaneOptions)
     jobs: int = 2
     known: Mapping[tuple[str, str], Known] = field(default_factory=dict)
-    skip_known: bool = False
+    inapplicable: bool = False
     title: str = "Upstream's suites"
 
 
@@ -70,7 +70,8 @@ def run_all(
     lock = threading.Lock()
     todo = []
     for index, spec in enumerate(specs):
-        if options.skip_known and (spec.suite.name, spec.name) in options.known:
+        listed = options.known.get((spec.suite.name, spec.name))
+        if listed is not None and not listed.applies and not options.inapplicable:
             found[index] = judged(Verdict(spec.suite.name, spec.name, Outcome.FAILED), options.known)
         else:
             todo.append(index)

@@ -127,15 +127,23 @@ def test_a_plane_that_does_not_come_up_costs_one_spec(
     assert found[1][1] is Outcome.PASSED
 
 
-def test_known_specs_can_be_left_out_and_are_still_listed(
+def test_specs_that_cannot_apply_are_listed_and_run_on_demand_only(
     fake: Planes, built: BuiltSuite, tmp_path: Path
 ) -> None:
-    known = {("drift", "two bad"): Known("on purpose")}
+    known = {
+        ("drift", "two bad"): Known("needs Windows", applies=False),
+        ("drift", "bad"): Known("on purpose"),
+    }
 
-    found = run(built, tmp_path / "results", "one", "two bad", known=known, skip_known=True)
+    found = run(built, tmp_path / "results", "two bad", "bad", known=known)
 
-    assert found[1] == ("two bad", Outcome.KNOWN, "on purpose")
+    assert found == [
+        ("two bad", Outcome.NOT_APPLICABLE, "needs Windows"),
+        ("bad", Outcome.KNOWN, "on purpose"),
+    ]
     assert len(fake.names) == 1
+    run(built, tmp_path / "results", "two bad", known=known, inapplicable=True)
+    assert len(fake.names) == 2
 
 
 @pytest.mark.usefixtures("fake")

@@ -13,6 +13,7 @@ from typing import Any, Final
 from karpenter import facts
 from karpenter.sandbox.ec2.compute.filters import Field, matching
 from karpenter.sandbox.ec2.compute.listing import by_ids, describe, spec_tags, tag_list
+from karpenter.sandbox.ec2.compute.localzones import local_zone, local_zones
 from karpenter.sandbox.ec2.compute.records import SecurityGroup, Subnet, Vpc
 from karpenter.sandbox.ec2.compute.seam import Params, invalid, missing, stop_if_dry_run
 from karpenter.sandbox.ec2.compute.store import Store
@@ -209,20 +210,10 @@ def describe_security_groups(ec2: Store, params: Params) -> dict[str, Any]:
 
 def describe_availability_zones(ec2: Store, params: Params) -> dict[str, Any]:
     """Answers DescribeAvailabilityZones."""
-    rows = [
-        {
-            "State": "available",
-            "OptInStatus": "opt-in-not-required",
-            "Messages": [],
-            "RegionName": ec2.account.region,
-            "ZoneName": name,
-            "ZoneId": zone_id,
-            "GroupName": f"{ec2.account.region}-zg-1",
-            "NetworkBorderGroup": ec2.account.region,
-            "ZoneType": "availability-zone",
-        }
-        for name, zone_id in ec2.zones().items()
-    ]
+    known = dict(ec2.zones())
+    if params.get("AllAvailabilityZones"):
+        known |= {each.name: each.id for each in local_zones(ec2.account.region)}
+    rows = [_zone_view(ec2, name, zone_id) for name, zone_id in known.items()]
     fields: dict[str, Field] = {
         "zone-name": lambda row: row["ZoneName"],
         "zone-id": lambda row: row["ZoneId"],
@@ -281,6 +272,32 @@ def _zone(ec2: Store, params: Params) -> str:
             f"Subnets can currently only be created in the following availability zones: {', '.join(zones)}.",
         )
     return zone
+
+
+def _zone_view(ec2: Store, name: str, zone_id: str) -> dict[str, Any]:
+    region = ec2.account.region
+    view = {
+        "State": "available",
+        "OptInStatus": "opt-in-not-required",
+        "Messages": [],
+        "RegionName": region,
+        "ZoneName": name,
+        "ZoneId": zone_id,
+        "GroupName": f"{region}-zg-1",
+        "NetworkBorderGroup": region,
+        "ZoneType": "availability-zone",
+    }
+    local = local_zone(region, name)
+    if local:
+        view |= {
+            "OptInStatus": "opted-in" if name in ec2.zones() else "not-opted-in",
+            "GroupName": local.group,
+            "NetworkBorderGroup": local.group,
+            "ZoneType": "local-zone",
+            "ParentZoneName": local.parent,
+            "ParentZoneId": ec2.zones()[local.parent],
+        }
+    return view
 
 
 def _vpc_view(ec2: Store, vpc: Vpc) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from karpenter.sandbox.kube.engine.admitting import (
     read_object,
 )
 from karpenter.sandbox.kube.engine.calls import Call, Options, Target
+from karpenter.sandbox.kube.engine.policies import check_policies
 from karpenter.sandbox.kube.errors import ApiError, invalid
 from karpenter.sandbox.kube.kinds.behaviour import Behaviour, behaviour_of
 from karpenter.sandbox.kube.kinds.catalogue import Catalogue, Resource
@@ -132,6 +133,7 @@ class Engine:
             self._track(
                 resource, {"metadata": {}}, obj, options, "", ("status",) if resource.has_status else ()
             )
+        check_policies(self.store, resource, target, obj, None, options, call)
         return self._stored_new(resource, obj, options)
 
     def _free_name(self, resource: Resource, namespace: str, base: str) -> str:
@@ -250,6 +252,7 @@ class Engine:
             new = prepared(resource, new, old, subresource)
             new = judged(resource, new, old, target.subresource)
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+        check_policies(self.store, resource, target, new, old, options, call)
         return self._stored_change(resource, found, new, options)
 
     def _own(
