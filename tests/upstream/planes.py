@@ -31,6 +31,7 @@ PLANES: Final = ("sandbox", "real")
 CONTROLLERS: Final = ("ours", "go")
 CLUSTER: Final = "sandbox"
 
+_IPV6_DNS: Final = Path(__file__).with_name("kube-dns-ipv6.yaml")
 _MANIFEST: Final = Path(__file__).with_name("eks.yaml")
 _REGION: Final = "us-west-2"
 # Where the suites look for the controller.
@@ -53,6 +54,8 @@ class PlaneOptions:
         speed: How many times as fast machines boot.
         go_program: The original's program, where the controller is the original.
         min_values_policy: Setting of the controller.
+        ip_family: Of the cluster.
+        local_zone: Whether there is a subnet in a Local Zone.
     """
 
     kind: str = "sandbox"
@@ -60,6 +63,8 @@ class PlaneOptions:
     speed: float = 10.0
     go_program: Path | None = None
     min_values_policy: str = "Strict"
+    ip_family: str = "ipv4"
+    local_zone: bool = False
 
     @property
     def settings(self) -> dict[str, str]:
@@ -85,7 +90,9 @@ def started(
     with plane as found:
         given = {**environ, **_account(), **found}
         _apply(_MANIFEST, given)
-        prepare_account(given)
+        if options.ip_family == "ipv6":
+            _apply(_IPV6_DNS, given)
+        prepare_account(given, local_zone=options.local_zone)
         yield given
 
 
@@ -96,6 +103,7 @@ def _sandbox(
     wishes = {
         "--speed": f"{options.speed:g}",
         "--region": _REGION,
+        "--ip-family": options.ip_family,
         "--life": _LIFE,
         "--controller-namespace": _NAMESPACE,
         **({"--controller-program": str(options.go_program)} if options.go_program else {}),
@@ -124,7 +132,7 @@ def _real(options: PlaneOptions, directory: Path) -> Iterator[dict[str, str]]:
         programs = _Programs(
             plane,
             directory,
-            model=("--speed", f"{options.speed:g}"),
+            model=("--speed", f"{options.speed:g}", "--ip-family", options.ip_family),
             # As the sandbox does at this speed: a busy machine must not lose healthy nodes.
             kubelets=("--job-time", "20s"),
         )
