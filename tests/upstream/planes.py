@@ -19,10 +19,11 @@ from typing import Any, Final
 
 from karpenter.errors import KarpenterError
 from karpenter.sandbox.stack.installation import IMAGE, installation
+from karpenter.sandbox.stack.manifests import eks_addons
 from karpenter.sandbox.stack.record import Options as InstallationOptions
-from tests.e2e.controlplane.binaries import find_binaries
 from tests.e2e.goprovider import WithoutController
 from tests.e2e.scenarios.planes import plane_named
+from tests.upstream.account import prepare_account
 
 __all__ = ["CLUSTER", "CONTROLLERS", "PLANES", "PlaneOptions", "started"]
 
@@ -30,7 +31,6 @@ PLANES: Final = ("sandbox", "real")
 CONTROLLERS: Final = ("ours", "go")
 CLUSTER: Final = "sandbox"
 
-_MANIFEST: Final = Path(__file__).with_name("eks.yaml")
 _REGION: Final = "us-west-2"
 # Where the suites look for the controller.
 _NAMESPACE: Final = "kube-system"
@@ -83,7 +83,7 @@ def started(
     )
     with plane as found:
         given = {**environ, **_account(), **found}
-        _apply(_MANIFEST, given)
+        prepare_account(given)
         yield given
 
 
@@ -98,7 +98,7 @@ def _sandbox(
         "--controller-namespace": _NAMESPACE,
         **({"--controller-program": str(options.go_program)} if options.go_program else {}),
     }
-    flags = [word for pair in wishes.items() for word in pair]
+    flags = ["--eks-addons", *(word for pair in wishes.items() for word in pair)]
     flags += [word for flag, value in options.settings.items() for word in ("--set", f"{flag}={value}")]
     home: Path | None = None
     try:
@@ -136,7 +136,7 @@ def _real(options: PlaneOptions, directory: Path) -> Iterator[dict[str, str]]:
                 controller_program=str(options.go_program or ""),
                 settings=options.settings,
             )
-            items = {"apiVersion": "v1", "kind": "List", "items": installation(wishes)}
+            items = {"apiVersion": "v1", "kind": "List", "items": [*installation(wishes), *eks_addons()]}
             plane.kubectl("apply", "-f", "-", input=json.dumps(items))
             plane.kubectl(
                 *("rollout", "status", "deployment/karpenter", "-n", _NAMESPACE, f"--timeout={_START_S:g}s"),
@@ -167,12 +167,6 @@ def _account() -> dict[str, str]:
         "CLUSTER_NAME": CLUSTER,
         "INTERRUPTION_QUEUE": CLUSTER,
     }
-
-
-def _apply(manifest: Path, environ: Mapping[str, str]) -> None:
-    """Apply what an EKS cluster has and the plane lacks."""
-    kubectl = find_binaries(environ).path("kubectl")
-    _run([str(kubectl), "apply", "-f", str(manifest)], environ)
 
 
 def _karpenter(*arguments: str, environ: Mapping[str, str]) -> str:

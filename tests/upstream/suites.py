@@ -46,7 +46,8 @@ _LARGE_LIMIT_S: Final = 3600.0
 
 SUITES: Final = (
     Suite("nodeclaim"),
-    Suite("interruption"),
+    # Two minutes of a failed status check and a minute between two looks pass by the controller's clock.
+    Suite("interruption", wait_s=300.0),
     Suite("scheduling-strict"),
     Suite("scheduling-besteffort", min_values_policy="BestEffort"),
     *(

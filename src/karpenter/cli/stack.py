@@ -160,6 +160,9 @@ def _checked_namespace(_context: click.Context, _option: click.Parameter, value:
     metavar="FILE",
     help="Program to run in place of our controller.",
 )
+@click.option(
+    "--eks-addons", is_flag=True, help="DaemonSets and CoreDNS of EKS, which take their room on nodes."
+)
 @click.option("--keep", is_flag=True, help="Keep what is in it when it is taken down.")
 @click.option("--default-pool", is_flag=True, help="Apply a NodePool and an EC2NodeClass 'default'.")
 @click.option(

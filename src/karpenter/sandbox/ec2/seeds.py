@@ -11,7 +11,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from karpenter.sandbox.ec2.bus import Rule
@@ -30,6 +30,9 @@ _NODE_POLICIES = (
     "AmazonEC2ContainerRegistryPullOnly",
     "AmazonSSMManagedInstanceCore",
 )
+
+# A release that people have pinned by its name, v20260520; AWS keeps such images for years.
+_OLD_RELEASE = datetime(2026, 5, 20, tzinfo=UTC)
 
 # A /18 in each of three zones: 16,379 addresses, room for five thousand nodes.
 _SUBNETS = ("10.0.0.0/18", "10.0.64.0/18", "10.0.128.0/18")
@@ -58,6 +61,8 @@ def seeded(clock: ModelClock | None = None, options: Options | None = None) -> W
     if not world.options.bare:
         _queue(world)
     now = world.clock.now()
+    if now - timedelta(days=35) > _OLD_RELEASE:
+        release(world, _OLD_RELEASE)
     release(world, now - timedelta(days=35))
     release(world, now - timedelta(days=5))
     for name in world.options.instance_profiles:
@@ -96,6 +101,13 @@ def _network(world: World) -> dict[str, Any]:
         VpcId=vpc,
         TagSpecifications=tags("security-group", f"eks-cluster-sg-{name}"),
     )["GroupId"]
+    call(
+        "CreateSecurityGroup",
+        GroupName=f"{name}-ClusterSharedNodeSecurityGroup",
+        Description="communication between all nodes of the cluster",
+        VpcId=vpc,
+        TagSpecifications=tags("security-group", f"{name}/ClusterSharedNodeSecurityGroup"),
+    )
     return {"vpcId": vpc, "subnetIds": subnets, "clusterSecurityGroupId": group}
 
 

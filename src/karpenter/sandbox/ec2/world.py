@@ -27,6 +27,7 @@ from karpenter.sandbox.ec2.compute.prices import Prices
 from karpenter.sandbox.ec2.compute.seam import Profile
 from karpenter.sandbox.ec2.rights import Guard
 from karpenter.sandbox.ec2.services.eks import Clusters
+from karpenter.sandbox.ec2.services.fis import Experiments
 from karpenter.sandbox.ec2.services.iam.store import Iam
 from karpenter.sandbox.ec2.services.sqs.store import Queues
 from karpenter.sandbox.ec2.services.ssm import Parameters
@@ -92,6 +93,7 @@ class World:
         self.ssm = Parameters(self.account, self.region)
         self.eks = Clusters(self.account, self.region)
         self.zonal_shifts = ZonalShifts()
+        self.fis = Experiments(self.account, self.region, self.random)
         self.prices = Prices(self.region, self.options.seed)
         self.ec2 = Ec2(
             clock=self.clock,

@@ -20,6 +20,8 @@ IMAGE: Final = "karpenter"
 METRICS_PORT: Final = 8080
 HEALTH_PORT: Final = 8081
 _LABELS: Final = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/instance": NAME}
+# The account of the EC2 model.
+_ACCOUNT: Final = "123456789012"
 _REGISTRATION_S: Final = 900.0
 _LEAST_REGISTRATION_S: Final = 10.0
 
@@ -31,7 +33,7 @@ def installation(options: Options) -> list[dict[str, Any]]:
     ports = [("http-metrics", METRICS_PORT), ("http", HEALTH_PORT)]
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {**metadata, **_role(options)}},
         {
             "apiVersion": "v1",
             "kind": "Service",
@@ -80,6 +82,14 @@ def controller_environ(options: Options) -> dict[str, str]:
         **options.settings,
     }
     return {flag.replace("-", "_").upper(): value for flag, value in settings.items()}
+
+
+def _role(options: Options) -> Mapping[str, Any]:
+    """Return the annotation by which a service account names its IAM role; a bare account has none."""
+    if options.bare:
+        return {}
+    arn = f"arn:aws:iam::{_ACCOUNT}:role/KarpenterControllerRole-{options.cluster_name}"
+    return {"annotations": {"eks.amazonaws.com/role-arn": arn}}
 
 
 def _container(options: Options, ports: list[tuple[str, int]]) -> dict[str, Any]:

@@ -18,7 +18,8 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -35,7 +36,7 @@ from karpenter.sandbox.stack.errors import (
 )
 from karpenter.sandbox.stack.home import Home
 from karpenter.sandbox.stack.installation import CONTAINER, HEALTH_PORT, installation
-from karpenter.sandbox.stack.manifests import default_pool, definitions, storage_class
+from karpenter.sandbox.stack.manifests import default_pool, definitions, eks_addons, storage_class
 from karpenter.sandbox.stack.pieces import FIRST, SYSTEM_NODE, Piece, pieces
 from karpenter.sandbox.stack.record import Options, Record, load, save
 from karpenter.sandbox.stack.replicas import Replica, are_ready, replicas
@@ -338,7 +339,7 @@ class Stack:
             for name in (each.name, f"{each.name}-metrics"):
                 if name in record.ports:
                     _check_free(record.ports[name], self.home)
-        deadline = time.monotonic() + self._patience_s
+        begun, deadline = datetime.now(UTC), time.monotonic() + self._patience_s
         first = [each for each in missing if each.name in FIRST]
         then = [each for each in missing if each.name not in FIRST]
         for each in first:
@@ -350,15 +351,18 @@ class Stack:
             manifests = [*definitions(), *([storage_class()] if new else [])]
         manifests += default_pool(record.options.cluster_name) if pool else []
         has_controller = any(each.name == SYSTEM_NODE for each in then)
-        manifests += installation(record.options) if has_controller and install else []
-        with contextlib.closing(KubeApi(record.server, record.token, self.home.authority)) as api:
-            api.apply_all(manifests)
-            for each in then:
-                self._start(record, each)
-            self._wait(then, deadline)
-            if has_controller:
-                self._tell("starting Karpenter (controller)")
-                self._wait_for_controller(record, api, deadline)
+        if has_controller and install:
+            manifests += [*installation(record.options), *(eks_addons() if record.options.eks_addons else [])]
+        if manifests:
+            with contextlib.closing(KubeApi(record.server, record.token, self.home.authority)) as api:
+                api.apply_all(manifests)
+        for each in then:
+            self._start(record, each)
+        self._wait(then, deadline)
+        if has_controller:
+            self._tell(f"starting Karpenter ({CONTAINER})")
+            with contextlib.closing(KubeApi(record.server, record.token, self.home.authority)) as api:
+                self._wait_for_controller(record, api, begun, deadline)
         return [each.name for each in missing]
 
     def _start(self, record: Record, piece: Piece) -> None:
@@ -392,13 +396,16 @@ class Stack:
             if waiting:
                 time.sleep(_LOOK_AGAIN_S)
 
-    def _wait_for_controller(self, record: Record, api: KubeApi, deadline: float) -> None:
+    def _wait_for_controller(self, record: Record, api: KubeApi, begun: datetime, deadline: float) -> None:
         """Wait until as many replicas of the controller are ready as its Deployment wants."""
+        first: dict[str, str] = {}
         while not are_ready(api, self.home, record.options.controller_namespace):
             for each in replicas(self.home):
-                if each.has_failed:
-                    told = children.last_words_of(each.last_log) or "there is no error in its log"
-                    raise StartError(f"{each.name} ended: {told}", hint=f"its log: {each.last_log}")
+                # What is older has ended with the sandbox, not by itself.
+                is_new = each.record.started >= begun
+                if is_new and (not each.running or first.setdefault(each.lock, each.log) != each.log):
+                    told = children.last_words_of(each.ended_log) or "there is no error in its log"
+                    raise StartError(f"{each.name} ended: {told}", hint=f"its log: {each.ended_log}")
             if self._stopped():
                 raise StoppedError("stopped")
             if time.monotonic() > deadline:
@@ -440,8 +447,8 @@ def _replica_status(replica: Replica) -> PieceStatus:
         pid=replica.record.pid,
         since=replica.record.started,
         address=replica.address(HEALTH_PORT),
-        error=words(replica.last_log),
-        log=replica.record.log,
+        error=words(Path(replica.log)),
+        log=replica.log,
         lock=replica.lock,
     )
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a new sandbox is given: our definitions, a default StorageClass, and on request a NodePool with its class."""
+"""What a new sandbox is given: our definitions, a default StorageClass, on request a NodePool and EKS' add-ons."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-__all__ = ["default_pool", "definitions", "storage_class"]
+__all__ = ["default_pool", "definitions", "eks_addons", "storage_class"]
 
 
 @cache
@@ -25,6 +25,11 @@ def default_pool(cluster_name: str = "sandbox") -> list[dict[str, Any]]:
     """Return a NodePool and its EC2NodeClass, both ``default``, that work in the account of a cluster as it is."""
     text = files("karpenter.sandbox.stack").joinpath("default-pool.yaml").read_text("utf-8")
     return _documents(text.replace("CLUSTER_NAME", cluster_name))
+
+
+def eks_addons() -> list[dict[str, Any]]:
+    """Return what every cluster on EKS has in kube-system, with its requests."""
+    return _documents(files("karpenter.sandbox.stack").joinpath("eks-addons.yaml").read_text("utf-8"))
 
 
 def storage_class() -> dict[str, Any]:

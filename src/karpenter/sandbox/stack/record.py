@@ -44,6 +44,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     controller_program: str = ""
     """A program that is run in place of our own controller; empty for ours."""
 
+    eks_addons: bool = False
+    """Whether there is what every cluster on EKS has: DaemonSets on all nodes, which take room there, and CoreDNS."""
+
     keep: bool = False
     """Whether what is in the cluster and in the account outlives ``down``."""
 

@@ -36,16 +36,15 @@ class Replica:
         return f"http://127.0.0.1:{self.record.ports[port]}" if port in self.record.ports else ""
 
     @property
-    def has_failed(self) -> bool:
-        """Return whether it does not run, or was started again because it did not."""
-        return not self.running or Path(self.record.log).stem != "0"
+    def log(self) -> str:
+        """Return the file with what it writes, which is another one each time that it is started."""
+        return self.record.log
 
     @property
-    def last_log(self) -> Path:
-        """Return the log of the last run that has ended, or else that of the run that goes on."""
-        log = Path(self.record.log)
-        before = log.with_name(f"{int(log.stem) - 1}.log")
-        return before if self.running and before.exists() else log
+    def ended_log(self) -> Path:
+        """Return the log of the last run that has ended."""
+        log = Path(self.log)
+        return log.with_name(f"{int(log.stem) - 1}.log") if self.running else log
 
 
 def replicas(home: Home) -> list[Replica]:

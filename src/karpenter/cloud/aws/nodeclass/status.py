@@ -68,6 +68,11 @@ _NOTE_REASONS: Final = {
     NoteKind.PARAMETER_NOT_FOUND: "SSMParameterNotFound",
     NoteKind.PARAMETER_NOT_AN_IMAGE: "SSMParameterNotAnImage",
 }
+# Karpenter's sentences for selectors that match nothing.
+_KNOWN_AS: Final = {
+    SUBNETS_NOT_FOUND: "SubnetSelector did not match any Subnets",
+    SECURITY_GROUPS_NOT_FOUND: "SecurityGroupSelector did not match any SecurityGroups",
+}
 _MESSAGE_CHARACTERS: Final = 4096
 
 
@@ -170,7 +175,7 @@ class _Draft:
     def fails(self, condition: str, problem: Problem) -> bool:
         """Note a problem, and tell whether what was found before is void now."""
         self.problems[condition] = problem
-        now, message = self.clock.now(), str(problem)[:_MESSAGE_CHARACTERS]
+        now, message = self.clock.now(), (problem.known_as or str(problem))[:_MESSAGE_CHARACTERS]
         if problem.is_verdict:
             self.conditions = self.conditions.false(condition, now, reason=problem.reason, message=message)
             self.look_again_s = min(self.look_again_s, _AFTER_FAILURE_S)
@@ -409,6 +414,7 @@ def _none_found(reason: str, selector: str, noun: str, is_empty: bool) -> Proble
         reason,
         f"{selector}: no {noun} matches any term",
         f"check ids, tags and region; a {noun} must carry every tag of a term",
+        known_as=_KNOWN_AS[reason],
     )
 
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Networks, subnets, security groups and zones: the least that a launch stands on.
 
-Addresses are real: each interface takes one (or a prefix of sixteen) of its subnet's range and gives it back when
-its instance is gone. There are no routes, gateways or rules of security groups.
+There are no routes, gateways or rules of security groups.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import Any, Final
 from karpenter import facts
 from karpenter.sandbox.ec2.compute.filters import Field, matching
 from karpenter.sandbox.ec2.compute.listing import by_ids, describe, spec_tags, tag_list
+from karpenter.sandbox.ec2.compute.localzones import local_zone, local_zones
 from karpenter.sandbox.ec2.compute.records import SecurityGroup, Subnet, Vpc
 from karpenter.sandbox.ec2.compute.seam import Params, invalid, missing, stop_if_dry_run
 from karpenter.sandbox.ec2.compute.store import Store
@@ -31,9 +31,7 @@ __all__ = [
     "describe_security_groups",
     "describe_subnets",
     "describe_vpcs",
-    "free_addresses",
-    "private_dns_name",
-    "take_addresses",
+    "modify_subnet_attribute",
 ]
 
 
@@ -115,6 +113,47 @@ def delete_security_group(ec2: Store, params: Params) -> dict[str, Any]:
     return {"Return": True, "GroupId": group.id}
 
 
+_SUBNET_SWITCHES: Final[Mapping[str, str]] = {
+    "AssignIpv6AddressOnCreation": "assigns_ipv6",
+    "MapPublicIpOnLaunch": "maps_public_ip",
+    "EnableDns64": "dns64",
+    "EnableResourceNameDnsARecordOnLaunch": "name_a_records",
+    "EnableResourceNameDnsAAAARecordOnLaunch": "name_aaaa_records",
+}
+_OUTPOST_ATTRIBUTES: Final = (
+    "MapCustomerOwnedIpOnLaunch",
+    "CustomerOwnedIpv4Pool",
+    "EnableLniAtDeviceIndex",
+    "DisableLniAtDeviceIndex",
+)
+_NEED_IPV6: Final = ("AssignIpv6AddressOnCreation", "EnableResourceNameDnsAAAARecordOnLaunch")
+
+
+def modify_subnet_attribute(ec2: Store, params: Params) -> dict[str, Any]:
+    """Answer ModifySubnetAttribute, one attribute in each call; it holds for later launches."""
+    (subnet,) = by_ids(ec2.subnets, [params["SubnetId"]])
+    if outpost := [name for name in _OUTPOST_ATTRIBUTES if name in params]:
+        raise ModelError(
+            "UnsupportedOperation", f"{outpost[0]} is for subnets on Outposts; {subnet.id} is not on one."
+        )
+    named = [name for name in (*_SUBNET_SWITCHES, "PrivateDnsHostnameTypeOnLaunch") if name in params]
+    if len(named) != 1:
+        raise ModelError("InvalidParameterCombination", "A call modifies exactly one attribute of a subnet.")
+    (attribute,) = named
+    if attribute == "PrivateDnsHostnameTypeOnLaunch":
+        if params[attribute] not in {"ip-name", "resource-name"}:
+            raise invalid(params[attribute], "privateDnsHostnameTypeOnLaunch")
+        stop_if_dry_run(params)
+        subnet.hostname_type = params[attribute]
+        return {}
+    on = bool((params[attribute] or {}).get("Value"))
+    if on and attribute in _NEED_IPV6 and not subnet.ipv6_cidr:
+        raise invalid("true", attribute, f"The subnet {subnet.id} has no IPv6 CIDR block.")
+    stop_if_dry_run(params)
+    setattr(subnet, _SUBNET_SWITCHES[attribute], on)
+    return {}
+
+
 _VPC_FIELDS: Final[Mapping[str, Field]] = {
     "vpc-id": lambda vpc: vpc.id,
     "cidr": lambda vpc: vpc.cidr,
@@ -171,20 +210,10 @@ def describe_security_groups(ec2: Store, params: Params) -> dict[str, Any]:
 
 def describe_availability_zones(ec2: Store, params: Params) -> dict[str, Any]:
     """Answers DescribeAvailabilityZones."""
-    rows = [
-        {
-            "State": "available",
-            "OptInStatus": "opt-in-not-required",
-            "Messages": [],
-            "RegionName": ec2.account.region,
-            "ZoneName": name,
-            "ZoneId": zone_id,
-            "GroupName": f"{ec2.account.region}-zg-1",
-            "NetworkBorderGroup": ec2.account.region,
-            "ZoneType": "availability-zone",
-        }
-        for name, zone_id in ec2.zones().items()
-    ]
+    known = dict(ec2.zones())
+    if params.get("AllAvailabilityZones"):
+        known |= {each.name: each.id for each in local_zones(ec2.account.region)}
+    rows = [_zone_view(ec2, name, zone_id) for name, zone_id in known.items()]
     fields: dict[str, Field] = {
         "zone-name": lambda row: row["ZoneName"],
         "zone-id": lambda row: row["ZoneId"],
@@ -221,44 +250,6 @@ def describe_regions(_ec2: Store, params: Params) -> dict[str, Any]:
     }
 
 
-def take_addresses(subnet: Subnet, count: int) -> tuple[int, ...]:
-    """Takes that many addresses of the subnet and gives their offsets.
-
-    Raises:
-        ModelError: There are not that many left.
-    """
-    if subnet.free_addresses < count:
-        raise ModelError(
-            "InsufficientFreeAddressesInSubnet",
-            f"There are not enough free addresses in subnet '{subnet.id}' to satisfy the requested number of "
-            "instances.",
-        )
-    found: list[int] = []
-    offset = subnet.next_offset
-    last = subnet.network.num_addresses - 2
-    while len(found) < count:
-        # Freshly freed addresses are used last, as EC2 tends to, so that a reader can tell machines apart.
-        if offset > last:
-            offset = 4
-        if offset not in subnet.taken:
-            subnet.taken.add(offset)
-            found.append(offset)
-        offset += 1
-    subnet.next_offset = offset
-    return tuple(found)
-
-
-def free_addresses(subnet: Subnet, offsets: tuple[int, ...]) -> None:
-    """Gives addresses back."""
-    subnet.taken.difference_update(offsets)
-
-
-def private_dns_name(region: str, address: str) -> str:
-    """Gives the host name that EC2 derives from an address."""
-    domain = "ec2.internal" if region == "us-east-1" else f"{region}.compute.internal"
-    return f"ip-{address.replace('.', '-')}.{domain}"
-
-
 def _network(cidr: str, parameter: str) -> ipaddress.IPv4Network:
     try:
         return ipaddress.IPv4Network(cidr)
@@ -281,6 +272,32 @@ def _zone(ec2: Store, params: Params) -> str:
             f"Subnets can currently only be created in the following availability zones: {', '.join(zones)}.",
         )
     return zone
+
+
+def _zone_view(ec2: Store, name: str, zone_id: str) -> dict[str, Any]:
+    region = ec2.account.region
+    view = {
+        "State": "available",
+        "OptInStatus": "opt-in-not-required",
+        "Messages": [],
+        "RegionName": region,
+        "ZoneName": name,
+        "ZoneId": zone_id,
+        "GroupName": f"{region}-zg-1",
+        "NetworkBorderGroup": region,
+        "ZoneType": "availability-zone",
+    }
+    local = local_zone(region, name)
+    if local:
+        view |= {
+            "OptInStatus": "opted-in" if name in ec2.zones() else "not-opted-in",
+            "GroupName": local.group,
+            "NetworkBorderGroup": local.group,
+            "ZoneType": "local-zone",
+            "ParentZoneName": local.parent,
+            "ParentZoneId": ec2.zones()[local.parent],
+        }
+    return view
 
 
 def _vpc_view(ec2: Store, vpc: Vpc) -> dict[str, Any]:
@@ -313,7 +330,13 @@ def _subnet_view(ec2: Store, subnet: Subnet) -> dict[str, Any]:
         "CidrBlock": str(subnet.network),
         "AvailableIpAddressCount": subnet.free_addresses,
         "MapPublicIpOnLaunch": subnet.maps_public_ip,
-        "AssignIpv6AddressOnCreation": bool(subnet.ipv6_cidr),
+        "AssignIpv6AddressOnCreation": subnet.assigns_ipv6,
+        "EnableDns64": subnet.dns64,
+        "PrivateDnsNameOptionsOnLaunch": {
+            "HostnameType": subnet.hostname_type,
+            "EnableResourceNameDnsARecord": subnet.name_a_records,
+            "EnableResourceNameDnsAAAARecord": subnet.name_aaaa_records,
+        },
         "Ipv6CidrBlockAssociationSet": [],
         "DefaultForAz": False,
         "State": "available",

@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from karpenter.sandbox.ec2.clock import ModelClock
 from karpenter.sandbox.ec2.contract import ModelError
+from karpenter.sandbox.ec2.seeds import seeded
 from karpenter.sandbox.ec2.world import World
 from tests.unit.sandbox.ec2.calling import a_world, ask
 
@@ -308,3 +310,16 @@ def test_a_zonal_shift_starts_ends_by_itself_and_can_be_cancelled(world: World) 
         code_of(world, service, "GetManagedResource", resourceIdentifier="arn:x")
         == "ResourceNotFoundException"
     )
+
+
+def test_a_world_of_later_days_still_has_the_release_that_people_pinned() -> None:
+    later = seeded(ModelClock.fixed(datetime(2026, 11, 1, tzinfo=UTC)))
+    stem = f"{EKS_PATH}/1.33/amazon-linux-2023/x86_64/standard"
+    pinned = f"{stem}/amazon-eks-node-al2023-x86_64-standard-1.33-v20260520/image_id"
+
+    old, newest = (
+        ask(later, "ssm", "GetParameter", Name=name)["Parameter"]["Value"]
+        for name in (pinned, f"{stem}/recommended/image_id")
+    )
+
+    assert old != newest
