@@ -21,6 +21,7 @@ from karpenter.errors import KarpenterError
 from karpenter.sandbox.stack.installation import IMAGE, installation
 from karpenter.sandbox.stack.manifests import eks_addons
 from karpenter.sandbox.stack.record import Options as InstallationOptions
+from tests.e2e.controlplane.binaries import find_binaries
 from tests.e2e.goprovider import WithoutController
 from tests.e2e.scenarios.planes import plane_named
 from tests.upstream.account import prepare_account
@@ -31,6 +32,7 @@ PLANES: Final = ("sandbox", "real")
 CONTROLLERS: Final = ("ours", "go")
 CLUSTER: Final = "sandbox"
 
+_IPV6_DNS: Final = Path(__file__).with_name("kube-dns-ipv6.yaml")
 _REGION: Final = "us-west-2"
 # Where the suites look for the controller.
 _NAMESPACE: Final = "kube-system"
@@ -52,6 +54,8 @@ class PlaneOptions:
         speed: How many times as fast machines boot.
         go_program: The original's program, where the controller is the original.
         min_values_policy: Setting of the controller.
+        ip_family: Of the cluster.
+        local_zone: Whether there is a subnet in a Local Zone.
     """
 
     kind: str = "sandbox"
@@ -59,6 +63,8 @@ class PlaneOptions:
     speed: float = 10.0
     go_program: Path | None = None
     min_values_policy: str = "Strict"
+    ip_family: str = "ipv4"
+    local_zone: bool = False
 
     @property
     def settings(self) -> dict[str, str]:
@@ -83,7 +89,9 @@ def started(
     )
     with plane as found:
         given = {**environ, **_account(), **found}
-        prepare_account(given)
+        if options.ip_family == "ipv6":
+            _apply(_IPV6_DNS, given)
+        prepare_account(given, local_zone=options.local_zone)
         yield given
 
 
@@ -94,6 +102,7 @@ def _sandbox(
     wishes = {
         "--speed": f"{options.speed:g}",
         "--region": _REGION,
+        "--ip-family": options.ip_family,
         "--life": _LIFE,
         "--controller-namespace": _NAMESPACE,
         **({"--controller-program": str(options.go_program)} if options.go_program else {}),
@@ -122,7 +131,7 @@ def _real(options: PlaneOptions, directory: Path) -> Iterator[dict[str, str]]:
         programs = _Programs(
             plane,
             directory,
-            model=("--speed", f"{options.speed:g}"),
+            model=("--speed", f"{options.speed:g}", "--ip-family", options.ip_family),
             # As the sandbox does at this speed: a busy machine must not lose healthy nodes.
             kubelets=("--job-time", "20s"),
         )
@@ -167,6 +176,11 @@ def _account() -> dict[str, str]:
         "CLUSTER_NAME": CLUSTER,
         "INTERRUPTION_QUEUE": CLUSTER,
     }
+
+
+def _apply(manifest: Path, environ: Mapping[str, str]) -> None:
+    kubectl = find_binaries(environ).path("kubectl")
+    _run([str(kubectl), "apply", "-f", str(manifest)], environ)
 
 
 def _karpenter(*arguments: str, environ: Mapping[str, str]) -> str:

@@ -47,7 +47,14 @@ UP: Final = "up"
 PARTLY: Final = "partly up"
 DOWN: Final = "down"
 # What cannot be changed once there is an account that was made from it.
-_LASTING: Final = ("region", "cluster_name", "kubernetes_version", "bare", "instance_profiles")
+_LASTING: Final = (
+    "region",
+    "cluster_name",
+    "kubernetes_version",
+    "ip_family",
+    "bare",
+    "instance_profiles",
+)
 # The model before the API: the controller gives its lease up there.
 _LAST: Final = ("ec2", "kube")
 _LOOK_AGAIN_S: Final = 0.05
