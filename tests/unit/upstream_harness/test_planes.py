@@ -34,7 +34,7 @@ class Commands:
 def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
     found = Commands(tmp_path / "home")
     monkeypatch.setattr(planes, "_run", found)
-    monkeypatch.setattr(planes, "prepare_account", lambda _environ, *, local_zone: None)
+    monkeypatch.setattr(planes, "prepare_account", lambda *_, **__: None)
     return found
 
 
