@@ -21,6 +21,7 @@ from karpenter.errors import KarpenterError
 from karpenter.sandbox.stack.installation import IMAGE, installation
 from karpenter.sandbox.stack.manifests import eks_addons
 from karpenter.sandbox.stack.record import Options as InstallationOptions
+from tests.e2e.controlplane.binaries import find_binaries
 from tests.e2e.goprovider import WithoutController
 from tests.e2e.scenarios.planes import plane_named
 from tests.upstream.account import prepare_account
@@ -88,6 +89,8 @@ def started(
     with plane as found:
         given = {**environ, **_account(), **found}
         prepare_account(given, local_zone=options.local_zone)
+        if options.local_zone:
+            _restart_controller(given)
         yield given
 
 
@@ -172,6 +175,13 @@ def _account() -> dict[str, str]:
         "CLUSTER_NAME": CLUSTER,
         "INTERRUPTION_QUEUE": CLUSTER,
     }
+
+
+def _restart_controller(environ: Mapping[str, str]) -> None:
+    """Start the controller anew: it asks once in hours where instance types are sold."""
+    kubectl = str(find_binaries(environ).path("kubectl"))
+    for words in (("restart",), ("status", f"--timeout={_START_S:g}s")):
+        _run([kubectl, "rollout", *words, "deployment/karpenter", "-n", _NAMESPACE], environ)
 
 
 def _karpenter(*arguments: str, environ: Mapping[str, str]) -> str:

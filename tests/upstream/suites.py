@@ -62,7 +62,8 @@ SUITES: Final = (
     *(Suite(name) for name in ("consolidation", "drift", "integration", "storage", "ami")),
     Suite("ipv6", ip_family="ipv6"),
     Suite("localzone", local_zone=True),
-    Suite("regression", CORE),
+    # Some of its specs wait a quarter of an hour for a controller to give up.
+    Suite("regression", CORE, limit_s=1500.0),
     Suite("dra", CORE),
     Suite("scale", wait_s=_LARGE_WAIT_S, limit_s=_LARGE_LIMIT_S),
     Suite("performance", CORE, wait_s=_LARGE_WAIT_S, limit_s=_LARGE_LIMIT_S),
