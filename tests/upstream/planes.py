@@ -21,6 +21,7 @@ from karpenter.errors import KarpenterError
 from karpenter.sandbox.stack.installation import IMAGE, installation
 from karpenter.sandbox.stack.manifests import eks_addons
 from karpenter.sandbox.stack.record import Options as InstallationOptions
+from tests.e2e.controlplane.binaries import find_binaries
 from tests.e2e.goprovider import WithoutController
 from tests.e2e.scenarios.planes import plane_named
 from tests.upstream.account import prepare_account
@@ -52,6 +53,8 @@ class PlaneOptions:
         speed: How many times as fast machines boot.
         go_program: The original's program, where the controller is the original.
         min_values_policy: Setting of the controller.
+        ip_family: Of the cluster.
+        local_zone: Whether there is a subnet in a Local Zone.
     """
 
     kind: str = "sandbox"
@@ -59,6 +62,8 @@ class PlaneOptions:
     speed: float = 10.0
     go_program: Path | None = None
     min_values_policy: str = "Strict"
+    ip_family: str = "ipv4"
+    local_zone: bool = False
 
     @property
     def settings(self) -> dict[str, str]:
@@ -88,7 +93,9 @@ def started(
     )
     with plane as found:
         given = {**environ, **_account(), **found}
-        prepare_account(given)
+        prepare_account(given, local_zone=options.local_zone)
+        if options.local_zone:
+            _restart_controller(given)
         yield given
 
 
@@ -99,6 +106,7 @@ def _sandbox(
     wishes = {
         "--speed": f"{options.speed:g}",
         "--region": _REGION,
+        "--ip-family": options.ip_family,
         "--life": _LIFE,
         "--controller-namespace": _NAMESPACE,
         **({"--controller-program": str(options.go_program)} if options.go_program else {}),
@@ -127,7 +135,7 @@ def _real(options: PlaneOptions, directory: Path) -> Iterator[dict[str, str]]:
         programs = _Programs(
             plane,
             directory,
-            model=("--speed", f"{options.speed:g}"),
+            model=("--speed", f"{options.speed:g}", "--ip-family", options.ip_family),
             # As the sandbox does at this speed: a busy machine must not lose healthy nodes.
             kubelets=("--job-time", "20s"),
         )
@@ -172,6 +180,13 @@ def _account() -> dict[str, str]:
         "CLUSTER_NAME": CLUSTER,
         "INTERRUPTION_QUEUE": CLUSTER,
     }
+
+
+def _restart_controller(environ: Mapping[str, str]) -> None:
+    """Start the controller anew: it asks once in hours where instance types are sold."""
+    kubectl = str(find_binaries(environ).path("kubectl"))
+    for words in (("restart",), ("status", f"--timeout={_START_S:g}s")):
+        _run([kubectl, "rollout", *words, "deployment/karpenter", "-n", _NAMESPACE], environ)
 
 
 def _karpenter(*arguments: str, environ: Mapping[str, str]) -> str:

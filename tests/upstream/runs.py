@@ -107,12 +107,12 @@ class _Waiting:
         self.stopped = threading.Event()
         self._lock = threading.Lock()
 
-    def take(self, min_values_policy: str | None = None) -> tuple[int, Spec] | None:
-        """Return the first spec that a plane with this setting can run, and its number."""
+    def take(self, needs: tuple[str, str, bool] | None = None) -> tuple[int, Spec] | None:
+        """Return the first spec whose suite has these needs of a plane, and its number."""
         with self._lock:
             for index in self._todo:
                 spec = self._specs[index]
-                if min_values_policy in (None, spec.suite.min_values_policy):
+                if needs in (None, spec.suite.needs):
                     self._todo.remove(index)
                     return index, spec
         return None
@@ -153,7 +153,13 @@ class _Worker:
 
     def _use_plane(self, directory: Path, index: int, spec: Spec) -> bool:
         """Run a spec, and others after it until one fails, on a new plane; return whether none failed."""
-        plane = replace(self._options.plane, min_values_policy=spec.suite.min_values_policy)
+        suite = spec.suite
+        plane = replace(
+            self._options.plane,
+            min_values_policy=suite.min_values_policy,
+            ip_family=suite.ip_family,
+            local_zone=suite.local_zone,
+        )
         taken: tuple[int, Spec] | None = (index, spec)
         begun = time.monotonic()
         try:
@@ -165,7 +171,7 @@ class _Worker:
                     taken = None
                     if verdict.outcome is Outcome.FAILED:
                         return False
-                    taken = self._waiting.take(plane.min_values_policy)
+                    taken = self._waiting.take(suite.needs)
         except (KarpenterError, ControlPlaneError, AssertionError, OSError) as error:
             said = " ".join(f"no plane: {error}".split())[:400]
             if taken is not None:

@@ -144,7 +144,8 @@ def node_status(
             for each in _conditions(state)
         ],
         "addresses": [
-            {"type": "InternalIP", "address": machine.address},
+            # A node of an IPv6 cluster is reached by IPv6 alone, and its machine has such an address only there.
+            {"type": "InternalIP", "address": machine.ipv6_address or machine.address},
             {"type": "InternalDNS", "address": machine.host_name},
             {"type": "Hostname", "address": machine.host_name},
         ],

@@ -157,6 +157,11 @@ class Keeper:
         pod = run.pod
         if not pod.is_over:
             grace_s = float(pod.metadata.deletion_grace_period_seconds or 0)
+            hook_s = min(pod.pre_stop_s, grace_s)
+            if hook_s:
+                # Hooks are written in seconds of those who watch the cluster, however fast machines boot.
+                await self._pace.clock.sleep(hook_s)
+            grace_s -= hook_s
             stop_s = self._time(run, "shutdown-after", self._settings.pod_stop_s) or 0.0
             if run.admitted or pod.status.phase == "Running":
                 await self._pace.sleep(min(stop_s, grace_s))
@@ -200,7 +205,8 @@ class Keeper:
     async def _run(self, run: Run, progress: Progress) -> Progress:
         probes = [each.readiness_probe for each in run.pod.spec.containers if each.readiness_probe]
         by_probe = float(max((each.initial_delay_seconds for each in probes), default=0))
-        ready_s = self._time(run, "ready-after", by_probe) or 0.0
+        never = any(each.is_never_ready for each in run.pod.spec.containers)
+        ready_s = self._time(run, "ready-after", None if never else by_probe)
         progress = replace(progress, running_since=self._pace.clock.now(), ready=ready_s == 0)
         await self._write_progress(run, progress)
         if ready_s:

@@ -47,7 +47,14 @@ UP: Final = "up"
 PARTLY: Final = "partly up"
 DOWN: Final = "down"
 # What cannot be changed once there is an account that was made from it.
-_LASTING: Final = ("region", "cluster_name", "kubernetes_version", "bare", "instance_profiles")
+_LASTING: Final = (
+    "region",
+    "cluster_name",
+    "kubernetes_version",
+    "ip_family",
+    "bare",
+    "instance_profiles",
+)
 # The model before the API: the controller gives its lease up there.
 _LAST: Final = ("ec2", "kube")
 _LOOK_AGAIN_S: Final = 0.05
@@ -352,7 +359,10 @@ class Stack:
         manifests += default_pool(record.options.cluster_name) if pool else []
         has_controller = any(each.name == SYSTEM_NODE for each in then)
         if has_controller and install:
-            manifests += [*installation(record.options), *(eks_addons() if record.options.eks_addons else [])]
+            manifests += [
+                *installation(record.options),
+                *(eks_addons(record.options.ip_family) if record.options.eks_addons else []),
+            ]
         if manifests:
             with contextlib.closing(KubeApi(record.server, record.token, self.home.authority)) as api:
                 api.apply_all(manifests)

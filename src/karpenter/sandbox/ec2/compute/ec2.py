@@ -118,6 +118,7 @@ def _spot_price_history(ec2: Store, params: Params) -> Mapping[str, Any]:
 
 
 ACTIONS: Final[Mapping[str, Action]] = {
+    "AssociateSubnetCidrBlock": network.associate_subnet_cidr_block,
     "CancelCapacityReservation": reservations.cancel_capacity_reservation,
     "CopyImage": images.copy_image,
     "CreateCapacityReservation": reservations.create_capacity_reservation,

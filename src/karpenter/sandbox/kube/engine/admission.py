@@ -268,7 +268,7 @@ def _service(store: Store, service: Object) -> None:
                 break
         spec["clusterIP"] = address
     spec["clusterIPs"] = spec.get("clusterIPs") or [spec["clusterIP"]]
-    spec.setdefault("ipFamilies", ["IPv4"])
+    spec.setdefault("ipFamilies", ["IPv6" if ":" in spec["clusterIP"] else "IPv4"])
     spec.setdefault("ipFamilyPolicy", "SingleStack")
     if kind in {"NodePort", "LoadBalancer"}:
         taken = {

@@ -290,3 +290,23 @@ def test_a_group_of_zones_that_does_not_exist_or_is_left_is_refused(account: Acc
     assert code("us-west-2-moon-1", "opted-in") == "InvalidParameterValue"
     assert code("us-west-2-lax-1", "not-opted-in") == "OptInStatusNotSupported"
     assert code("us-west-2-lax-1", "opted-in", DryRun=True) == "DryRunOperation"
+
+
+def test_a_subnet_takes_a_block_of_its_networks_ipv6_block_and_no_other(account: Account) -> None:
+    vpc = account.call("CreateVpc", CidrBlock="10.1.0.0/16", AmazonProvidedIpv6CidrBlock=True)["Vpc"]
+    block = vpc["Ipv6CidrBlockAssociationSet"][0]["Ipv6CidrBlock"]
+    assert block.endswith("/56")
+    subnet = account.call("CreateSubnet", VpcId=vpc["VpcId"], CidrBlock="10.1.0.0/24")["Subnet"]["SubnetId"]
+    inside = block.replace("/56", "/64")
+
+    def code(**params: Any) -> str:
+        return account.refused("AssociateSubnetCidrBlock", **params).code
+
+    assert code(SubnetId=subnet, Ipv6CidrBlock=block) == "InvalidSubnet.Range"
+    assert code(SubnetId=subnet, Ipv6CidrBlock="2001:db9::/64") == "InvalidSubnet.Range"
+    assert code(SubnetId=subnet, Ipv6CidrBlock="nonsense") == "InvalidParameterValue"
+    assert code(SubnetId=account.subnets[ZONES[0]], Ipv6CidrBlock=inside) == "InvalidSubnet.Range"
+    account.call("AssociateSubnetCidrBlock", SubnetId=subnet, Ipv6CidrBlock=inside)
+    assert code(SubnetId=subnet, Ipv6CidrBlock=inside) == "InvalidSubnet.Conflict"
+    (found,) = account.call("DescribeSubnets", SubnetIds=[subnet])["Subnets"]
+    assert found["Ipv6CidrBlockAssociationSet"][0]["Ipv6CidrBlock"] == inside
