@@ -32,7 +32,6 @@ PLANES: Final = ("sandbox", "real")
 CONTROLLERS: Final = ("ours", "go")
 CLUSTER: Final = "sandbox"
 
-_IPV6_DNS: Final = Path(__file__).with_name("kube-dns-ipv6.yaml")
 _REGION: Final = "us-west-2"
 # Where the suites look for the controller.
 _NAMESPACE: Final = "kube-system"
@@ -94,9 +93,9 @@ def started(
     )
     with plane as found:
         given = {**environ, **_account(), **found}
-        if options.ip_family == "ipv6":
-            _apply(_IPV6_DNS, given)
         prepare_account(given, local_zone=options.local_zone)
+        if options.local_zone:
+            _restart_controller(given)
         yield given
 
 
@@ -183,9 +182,11 @@ def _account() -> dict[str, str]:
     }
 
 
-def _apply(manifest: Path, environ: Mapping[str, str]) -> None:
-    kubectl = find_binaries(environ).path("kubectl")
-    _run([str(kubectl), "apply", "-f", str(manifest)], environ)
+def _restart_controller(environ: Mapping[str, str]) -> None:
+    """Start the controller anew: it asks once in hours where instance types are sold."""
+    kubectl = str(find_binaries(environ).path("kubectl"))
+    for words in (("restart",), ("status", f"--timeout={_START_S:g}s")):
+        _run([kubectl, "rollout", *words, "deployment/karpenter", "-n", _NAMESPACE], environ)
 
 
 def _karpenter(*arguments: str, environ: Mapping[str, str]) -> str:

@@ -359,7 +359,10 @@ class Stack:
         manifests += default_pool(record.options.cluster_name) if pool else []
         has_controller = any(each.name == SYSTEM_NODE for each in then)
         if has_controller and install:
-            manifests += [*installation(record.options), *(eks_addons() if record.options.eks_addons else [])]
+            manifests += [
+                *installation(record.options),
+                *(eks_addons(record.options.ip_family) if record.options.eks_addons else []),
+            ]
         if manifests:
             with contextlib.closing(KubeApi(record.server, record.token, self.home.authority)) as api:
                 api.apply_all(manifests)

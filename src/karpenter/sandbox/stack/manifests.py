@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
 __all__ = ["default_pool", "definitions", "eks_addons", "storage_class"]
+
+# The tenth address of the services of an IPv6 cluster, where EKS has DNS.
+_IPV6_DNS: Final = "fd30:1c53:5f8a::a"
 
 
 @cache
@@ -27,9 +30,13 @@ def default_pool(cluster_name: str = "sandbox") -> list[dict[str, Any]]:
     return _documents(text.replace("CLUSTER_NAME", cluster_name))
 
 
-def eks_addons() -> list[dict[str, Any]]:
+def eks_addons(ip_family: str = "ipv4") -> list[dict[str, Any]]:
     """Return what every cluster on EKS has in kube-system, with its requests."""
-    return _documents(files("karpenter.sandbox.stack").joinpath("eks-addons.yaml").read_text("utf-8"))
+    found = _documents(files("karpenter.sandbox.stack").joinpath("eks-addons.yaml").read_text("utf-8"))
+    for each in found:
+        if ip_family == "ipv6" and each["kind"] == "Service":
+            each["spec"] |= {"clusterIP": _IPV6_DNS, "ipFamilies": ["IPv6"]}
+    return found
 
 
 def storage_class() -> dict[str, Any]:
