@@ -68,7 +68,12 @@ class PlaneOptions:
     @property
     def settings(self) -> dict[str, str]:
         """Settings of the controller by flag."""
-        return {"feature-gates": _GATES, "min-values-policy": self.min_values_policy}
+        return {
+            "feature-gates": _GATES,
+            "min-values-policy": self.min_values_policy,
+            # The original always shows a series for each instance type and zone; ours does on request.
+            "detailed-metrics": "all",
+        }
 
 
 @contextlib.contextmanager

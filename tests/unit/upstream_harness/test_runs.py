@@ -21,7 +21,7 @@ from tests.upstream.suites import chosen
 PROGRAM = """#!/usr/bin/env python3
 import json, os, sys, time
 given = dict(each.lstrip("-").split("=", 1) for each in sys.argv[1:] if "=" in each)
-name = given["ginkgo.focus"].strip("^$").split(" ", 1)[1]
+name = given["ginkgo.focus"].strip("^$").split(" ", 1)[1].strip("()")
 if "slow" in name:
     time.sleep(600)
 if "mute" not in name:
