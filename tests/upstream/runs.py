@@ -36,6 +36,8 @@ MEASURED: Final = "measured"
 # Ginkgo ends a spec at its own limit and writes its reports after that.
 _REPORT_S: Final = 60.0
 _LOOK_S: Final = 0.1
+# Specs of the core module that expect nodes with two processors.
+_SMALL: Final = "CapacityBuffer "
 _MANIFESTS: Final = Path(__file__).parent
 
 
@@ -220,9 +222,10 @@ def _command(spec: Spec, report: Path) -> list[str]:
         f"--ginkgo.focus={spec.focus}",
     ]
     if spec.suite.module == CORE:
+        pool = "nodepool-small.yaml" if spec.name.startswith(_SMALL) else "nodepool.yaml"
         command += [
             f"--default-nodeclass={_MANIFESTS / 'nodeclass.yaml'}",
-            f"--default-nodepool={_MANIFESTS / 'nodepool.yaml'}",
+            f"--default-nodepool={_MANIFESTS / pool}",
         ]
     return command
 
