@@ -70,7 +70,7 @@ _SWEEP_S: Final = 60.0
 _PROFILES_S: Final = 1800.0
 # How long the start waits for EKS to name the version, which the API server can tell, too.
 _EKS_WAIT_S: Final = 5.0
-_OFFERINGS_S: Final = 60.0
+_OFFERINGS_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,11 @@ async def make_aws(parts: Surroundings, fence: Callable[[], None]) -> CloudParts
         )
     if Detail.INSTANCE_TYPES in parts.metrics.details:
         tasks["cloudprovider.metrics"] = lambda: _again(
-            parts, _OFFERINGS_S, log, lambda: shared.measures.measure_offerings(provider), at_once=True
+            parts,
+            _OFFERINGS_S,
+            log,
+            lambda: shared.measures.follow_offerings(provider, parts.clock.monotonic()),
+            at_once=True,
         )
     if shared.shifts is not None:
         refresh = shared.shifts.refresh
