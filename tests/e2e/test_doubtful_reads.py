@@ -116,7 +116,10 @@ def test_a_nodeclaim_that_cannot_be_read_keeps_its_instance_across_a_restart(tmp
 @pytest.mark.timeout(600)
 def test_a_stalled_watch_of_pods_breaks_no_budget_and_is_shown_after_62_seconds(tmp_path: Path) -> None:
     health = free_port()
-    with SandboxPlane(tmp_path / "plane") as plane, StallingProxy(plane.url, "/api/v1/pods") as proxy:
+    with (
+        SandboxPlane(tmp_path / "plane") as plane,
+        StallingProxy(plane.url, plane.ca_file, "/api/v1/pods") as proxy,
+    ):
         settings = {
             "disable-leader-election": "true",
             "health-probe-port": str(health),
