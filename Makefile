@@ -54,13 +54,17 @@ test-e2e: $(READY)  ## Tests on a real kube-apiserver, controller manager, sched
 	$(BIN)/python -m tests.e2e.controlplane build
 	$(BIN)/python -m pytest tests/e2e -m e2e --timeout=400 -n $(JOBS) --dist loadfile
 
-# Which of upstream's suites, and which of their specs; all by default.
+# Which of upstream's suites and which of their specs (all by default), where they run, and with whose controller.
 SUITES ?=
 FOCUS ?=
+PLANE ?= sandbox
+CONTROLLER ?= ours
+# A plane takes about a core while machines boot, and little in between.
+UPSTREAM_JOBS ?= 3
 
-test-upstream: $(READY)  ## The Go project's end-to-end suites against ours, in the sandbox (needs Go; an hour). SUITES=, FOCUS=
+test-upstream: $(READY)  ## The Go project's end-to-end suites against ours (needs Go; hours). SUITES=, FOCUS=, PLANE=, CONTROLLER=
 	$(BIN)/python -m tests.e2e.controlplane build
-	$(BIN)/python -m tests.upstream --suites "$(SUITES)" --focus "$(FOCUS)"
+	$(BIN)/python -m tests.upstream --suites "$(SUITES)" --focus "$(FOCUS)" --plane "$(PLANE)" --controller "$(CONTROLLER)" --jobs $(UPSTREAM_JOBS)
 
 lint: $(READY)  ## ruff, the format, and the layer rules.
 	$(BIN)/ruff check .

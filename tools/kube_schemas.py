@@ -26,6 +26,7 @@ _TARGET: Final = Path(__file__).parent.parent / "src/karpenter/sandbox/kube/kind
 _RELEASE: Final = "v0.34.4"
 _GROUPS: Final = (
     "api/v1",
+    "apis/admissionregistration.k8s.io/v1",
     "apis/apiextensions.k8s.io/v1",
     "apis/apps/v1",
     "apis/authentication.k8s.io/v1",
@@ -45,6 +46,12 @@ _GROUPS: Final = (
 )
 # Streams and proxies are no part of an API without machines behind it.
 _LEFT_OUT: Final = ("/proxy", "/exec", "/attach", "/portforward", "/resize", "/ephemeralcontainers")
+# Nor are webhooks: the sandbox's API server calls none, so it must not take their configurations.
+_KINDS_LEFT_OUT: Final = (
+    "ComponentStatus",
+    "MutatingWebhookConfiguration",
+    "ValidatingWebhookConfiguration",
+)
 _TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 _FIELD: Final = re.compile(r'^\s+(?:(\w+)\s+)?(\S+)\s+`json:"([^"]*)"(?:.*protobuf:"\w+,(\d+))?')
 _STRUCT: Final = re.compile(r"^type (\w+) struct \{(.*?)^\}", re.MULTILINE | re.DOTALL)
@@ -130,7 +137,7 @@ def _resources(api: Connection) -> dict[str, list[Any]]:
         groups[group.split("/", 1)[1]] = [
             each
             for each in listed
-            if not each["name"].endswith(_LEFT_OUT) and each["kind"] != "ComponentStatus"
+            if not each["name"].endswith(_LEFT_OUT) and each["kind"] not in _KINDS_LEFT_OUT
         ]
     return groups
 

@@ -49,6 +49,7 @@ class Product:
         directory: where logs go.
         region: what the EC2 model models.
         cluster_version: of the cluster that it models.
+        model: more flags of the EC2 model.
         kubelets: more flags of the kubelets.
         settings: more flags of the controller.
     """
@@ -63,6 +64,7 @@ class Product:
         *,
         region: str = "us-west-2",
         cluster_version: str = "1.34",
+        model: Sequence[str] = (),
         kubelets: Sequence[str] = (),
         **settings: str,
     ) -> None:
@@ -70,6 +72,7 @@ class Product:
         self._directory = directory
         self._region = region
         self._cluster_version = cluster_version
+        self._model = model
         self._kubelets = kubelets
         self._settings = settings
         self._programs: dict[str, subprocess.Popen[str]] = {}
@@ -81,7 +84,7 @@ class Product:
         self.plane.kubectl("apply", "--server-side", "-f", crds)
         try:
             where = ("--region", self._region, "--cluster-version", self._cluster_version)
-            model = self.start("ec2", "sandbox", "ec2", *where, read=True)
+            model = self.start("ec2", "sandbox", "ec2", *where, *self._model, read=True)
             assert model.stdout is not None
             self.endpoint = model.stdout.readline().strip().partition("=")[2]
             # The controller has the rights that an installation gives it, and no others.

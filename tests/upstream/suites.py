@@ -9,7 +9,7 @@ from typing import Final
 
 from karpenter.errors import KarpenterError
 
-__all__ = ["CORE", "PROVIDER", "QUICK", "SUITES", "Suite", "chosen"]
+__all__ = ["CORE", "PROVIDER", "SUITES", "Suite", "chosen"]
 
 PROVIDER: Final = "github.com/aws/karpenter-provider-aws"
 CORE: Final = "sigs.k8s.io/karpenter"
@@ -17,10 +17,31 @@ CORE: Final = "sigs.k8s.io/karpenter"
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """One suite: a package of Ginkgo specs in one of the two modules."""
+    """One suite: a package of Ginkgo specs in one of the two modules.
+
+    Attributes:
+        name: Name of the package.
+        module: The Go module that it is part of.
+        wait_s: How long its specs wait for something by default.
+        limit_s: After how long a spec is ended.
+        min_values_policy: Setting of the controller that its specs begin with. They would set it themselves, which
+            starts the controller anew twice a spec.
+        ip_family: Of the cluster that its specs expect.
+        local_zone: Whether they expect a subnet in a Local Zone.
+    """
 
     name: str
     module: str = PROVIDER
+    wait_s: float = 120.0
+    limit_s: float = 600.0
+    min_values_policy: str = "Strict"
+    ip_family: str = "ipv4"
+    local_zone: bool = False
+
+    @property
+    def needs(self) -> tuple[str, str, bool]:
+        """What a plane must be like; suites with the same needs share planes."""
+        return self.min_values_policy, self.ip_family, self.local_zone
 
     @property
     def package(self) -> str:
@@ -28,29 +49,25 @@ class Suite:
         return f"test/suites/{self.name}"
 
 
-SUITES: Final = (
-    *(
-        Suite(name)
-        for name in (
-            "nodeclaim",
-            "interruption",
-            "scheduling-strict",
-            "scheduling-besteffort",
-            "consolidation",
-            "drift",
-            "integration",
-            "storage",
-            "ami",
-            "ipv6",
-            "localzone",
-            "scale",
-        )
-    ),
-    *(Suite(name, CORE) for name in ("regression", "performance", "dra")),
-)
+# Hundreds of nodes: the suites measure how long that takes, and wait accordingly.
+_LARGE_WAIT_S: Final = 900.0
+_LARGE_LIMIT_S: Final = 3600.0
 
-# Takes a few minutes in all; runs in continuous integration.
-QUICK: Final = ("nodeclaim", "interruption")
+SUITES: Final = (
+    Suite("nodeclaim"),
+    # Two minutes of a failed status check and a minute between two looks pass by the controller's clock.
+    Suite("interruption", wait_s=300.0),
+    Suite("scheduling-strict"),
+    Suite("scheduling-besteffort", min_values_policy="BestEffort"),
+    *(Suite(name) for name in ("consolidation", "drift", "integration", "storage", "ami")),
+    Suite("ipv6", ip_family="ipv6"),
+    Suite("localzone", local_zone=True),
+    # Some of its specs wait a quarter of an hour for a controller to give up.
+    Suite("regression", CORE, limit_s=1500.0),
+    Suite("dra", CORE),
+    Suite("scale", wait_s=_LARGE_WAIT_S, limit_s=_LARGE_LIMIT_S),
+    Suite("performance", CORE, wait_s=_LARGE_WAIT_S, limit_s=_LARGE_LIMIT_S),
+)
 
 
 def chosen(names: Sequence[str]) -> tuple[Suite, ...]:

@@ -321,5 +321,7 @@ class ConditionSet:
             if each.type in self.types.dependents
             and (each.status != "True" or not self.is_current(each.type))
         ]
-        # What changed last is what a person looks for first.
-        return sorted(unhealthy, key=lambda each: each.last_transition_time or _NO_TIME, reverse=True)
+        # What changed last is what a person looks for first; within a second, that is what was set last.
+        waiting = [each for each in unhealthy if each.reason == AWAITING_RECONCILIATION]
+        newest_first = [each for each in reversed(unhealthy) if each not in waiting] + waiting
+        return sorted(newest_first, key=lambda each: each.last_transition_time or _NO_TIME, reverse=True)

@@ -114,7 +114,8 @@ async def _run(settings: Settings, config: Any) -> None:
     from karpenter.operator.runtime import Operator  # noqa: PLC0415
 
     stop = told_to_stop()
-    identity = f"{socket.gethostname()}_{uuid.uuid4()}"
+    # The lease tells which pod leads; a pod in its host's network has the name of the host.
+    identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4()}"
     operator = Operator(settings, config, make_aws, identity=identity, clock=SystemClock())
     get_log("operator").info(
         "starting", server=config.server, cluster=settings.cluster_name, identity=identity

@@ -23,7 +23,8 @@ _OWN: Final[Mapping[str, str]] = {
     "bind-address": "everything in a sandbox listens on 127.0.0.1",
     "metrics-port": "'karpenter sandbox status' shows the port that was chosen",
     "health-probe-port": "'karpenter sandbox status' shows the port that was chosen",
-    "leader-election-namespace": "the lease of a sandbox is in kube-system",
+    "leader-election-namespace": "the lease is beside the controller; use --controller-namespace",
+    "karpenter-service": "it is called karpenter",
 }
 
 

@@ -6,9 +6,9 @@ them, see ``cli.scenarios``. The others are one program each.
 
 ``karpenter sandbox ec2`` serves the EC2 model on loopback until it is interrupted. The first line on stdout is the
 setting that points the AWS SDKs and the aws CLI at it; what to type next is said on stderr. ``karpenter sandbox
-kubelets`` makes Nodes of its machines, see ``cli.kubelets``; ``karpenter sandbox
-workloads`` plays the controllers and the scheduler, see ``cli.workloads``; ``karpenter sandbox kube`` serves the API
-that they and kubectl talk to, see ``cli.kubeapi``.
+kubelets`` makes Nodes of its machines, see ``cli.kubelets``; ``karpenter sandbox system-node`` is a node whose pods are
+processes, see ``cli.systemnode``; ``karpenter sandbox workloads`` plays the controllers and the scheduler, see
+``cli.workloads``; ``karpenter sandbox kube`` serves the API that they and kubectl talk to, see ``cli.kubeapi``.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from karpenter.cli.main import InputError
 from karpenter.cli.running import told_to_stop
 from karpenter.cli.scenarios import scenario
 from karpenter.cli.stack import down, reset, status, up
+from karpenter.cli.systemnode import system_node
 from karpenter.cli.versions import kubernetes_version
 from karpenter.cli.workloads import workloads
 
@@ -48,11 +49,12 @@ Examples:
 def command() -> None:
     """A cluster with its AWS account, on this machine.
 
-    'up' starts all of it, and is all that most people need; 'kube', 'ec2', 'workloads' and 'kubelets' are its parts.
+    'up' starts all of it, and is all that most people need; 'kube', 'ec2', 'workloads', 'kubelets' and 'system-node'
+    are its parts.
     """
 
 
-for _each in (up, down, status, reset, scenario, kube, kubelets, workloads):
+for _each in (up, down, status, reset, scenario, kube, kubelets, system_node, workloads):
     command.add_command(_each)
 
 
@@ -76,6 +78,13 @@ for _each in (up, down, status, reset, scenario, kube, kubelets, workloads):
     help="Model time at the start, UTC; without it now.",
 )
 @kubernetes_version("--cluster-version", "1.33", "Kubernetes version of the cluster.")
+@click.option(
+    "--ip-family",
+    type=click.Choice(["ipv4", "ipv6"]),
+    default="ipv4",
+    show_default=True,
+    help="Addresses of pods and services.",
+)
 @click.option(
     "--bare", is_flag=True, help="A cluster without an installation: no roles, queue, tags or access."
 )
@@ -101,6 +110,7 @@ def ec2(  # noqa: PLR0913, PLR0917 - one argument an option
     speed: float | None,
     start: datetime | None,
     cluster_version: str,
+    ip_family: str,
     bare: bool,
     instance_profiles: tuple[str, ...],
     cluster_name: str,
@@ -132,6 +142,7 @@ def ec2(  # noqa: PLR0913, PLR0917 - one argument an option
         region=region,
         cluster=cluster_name,
         cluster_version=cluster_version,
+        ip_family=ip_family,
         bare=bare,
         instance_profiles=tuple(dict.fromkeys(instance_profiles)),
         seed=seed,

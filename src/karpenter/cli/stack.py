@@ -50,6 +50,7 @@ __all__ = [
 Form = Literal["text", "json"]
 _LOOK_S: Final = 0.5
 _CLUSTER_NAME: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,99}")
+_NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 _UP_EXAMPLES = """\b
 Examples:
@@ -89,6 +90,12 @@ def _checked_name(_context: click.Context, _option: click.Parameter, value: str)
     return value
 
 
+def _checked_namespace(_context: click.Context, _option: click.Parameter, value: str) -> str:
+    if not _NAMESPACE.fullmatch(value):
+        raise click.BadParameter(f"{value!r} is not the name of a namespace: a-z, 0-9 and -, at most 63")
+    return value
+
+
 @click.command("up", epilog=_UP_EXAMPLES)
 @_NAME
 @click.option("--port", type=click.IntRange(1, 65535), help="Port of the API; without it a free one.")
@@ -121,6 +128,13 @@ def _checked_name(_context: click.Context, _option: click.Parameter, value: str)
     "Version of the API, of the cluster in EKS and of images; AL2 needs 1.32 or older.",
 )
 @click.option(
+    "--ip-family",
+    type=click.Choice(["ipv4", "ipv6"]),
+    default="ipv4",
+    show_default=True,
+    help="Addresses of pods and services.",
+)
+@click.option(
     "--bare", is_flag=True, help="An account without an installation: no roles, queue, tags or access."
 )
 @click.option(
@@ -138,6 +152,23 @@ def _checked_name(_context: click.Context, _option: click.Parameter, value: str)
     multiple=True,
     metavar="NAME=VALUE",
     help="Any other setting of the controller, such as log-level=debug; may be given several times.",
+)
+@click.option(
+    "--controller-namespace",
+    default="karpenter",
+    show_default=True,
+    callback=_checked_namespace,
+    help="Where the controller's Deployment and lease are.",
+)
+@click.option(
+    "--controller-program",
+    type=click.Path(exists=True, dir_okay=False, resolve_path=True),
+    default=None,
+    metavar="FILE",
+    help="Program to run in place of our controller.",
+)
+@click.option(
+    "--eks-addons", is_flag=True, help="DaemonSets and CoreDNS of EKS, which take their room on nodes."
 )
 @click.option("--keep", is_flag=True, help="Keep what is in it when it is taken down.")
 @click.option("--default-pool", is_flag=True, help="Apply a NodePool and an EC2NodeClass 'default'.")
@@ -168,6 +199,7 @@ def up(
     from karpenter.cli.controllerflags import controller_settings  # noqa: PLC0415
     from karpenter.sandbox.stack.record import Options  # noqa: PLC0415
 
+    wishes["controller_program"] = wishes["controller_program"] or ""
     wishes["settings"] = controller_settings(
         wishes.pop("pairs"),
         feature_gates=wishes.pop("feature_gates"),
@@ -380,14 +412,18 @@ def _tell_up(stack: Stack, started: Started, form: Form) -> None:
 
 
 def _contents(stack: Stack) -> str:
-    """Return how much there is in the cluster and in the account, in a few words."""
+    """Return how much of Karpenter's there is in the cluster and in the account, in a few words."""
     from karpenter.sandbox.stack.errors import CallError  # noqa: PLC0415
+    from karpenter.sandbox.stack.replicas import is_system_node  # noqa: PLC0415
 
     try:
         with contextlib.closing(stack.kube()) as api, contextlib.closing(stack.model()) as model:
+            nodes = api.items("/api/v1/nodes")
+            own = {each["metadata"]["name"] for each in nodes if is_system_node(each)}
+            pods = api.items("/api/v1/pods")
             counts = {
-                "nodes": len(api.items("/api/v1/nodes")),
-                "pods": len(api.items("/api/v1/pods")),
+                "nodes": len(nodes) - len(own),
+                "pods": sum(each["spec"].get("nodeName") not in own for each in pods),
                 "instances": sum(
                     each.get("state") not in {"terminated", "shutting-down"}
                     for each in model.state()["ec2"]["instances"]

@@ -105,7 +105,7 @@ class PoolProblems:
         """
         message = message[:_LONGEST]
         self._found.setdefault(pool, {})[topic] = _Problem(message, self._clock.monotonic() + _REMEMBERED_S)
-        self._tell_pool(pool, reason, message)
+        self.tell_pool(pool, reason, message)
         waiting = list(pods)
         if claim is not None:
             self._tell(Subject.of(NODE_CLAIMS, claim), reason, message)
@@ -118,6 +118,12 @@ class PoolProblems:
         waiting = (pod for pod in pods if not pod.spec.node_name and not stands_for_buffer(pod))
         for _, pod in zip(range(_MOST_PODS), waiting, strict=False):
             self._tell(Subject.of(PODS, pod), "FailedScheduling", f"NodePool {pool} makes no node: {message}")
+
+    def tell_pool(self, pool: str, reason: str, message: str) -> None:
+        """Tell something on a pool alone."""
+        stored = self._cluster.informers.pools.get(pool)
+        if stored is not None:
+            self._tell(Subject.of(NODE_POOLS, stored), reason, message)
 
     def resolved(self, pool: str, topic: Topic) -> None:
         """Forget a problem: it works again."""
@@ -151,12 +157,7 @@ class PoolProblems:
         message = f"cannot end NodeClaim {name}: {found.message}"[:_LONGEST]
         if known.get(name) != message:
             self._unended.setdefault(pool, {})[name] = message
-            self._tell_pool(pool, found.reason, message)
-
-    def _tell_pool(self, pool: str, reason: str, message: str) -> None:
-        stored = self._cluster.informers.pools.get(pool)
-        if stored is not None:
-            self._tell(Subject.of(NODE_POOLS, stored), reason, message)
+            self.tell_pool(pool, found.reason, message)
 
     def _tell(self, subject: Subject, reason: str, message: str) -> None:
         self._recorder.tell(subject, reason, message, type="Warning", quiet_s=_QUIET_S)

@@ -414,17 +414,20 @@ class Board:
             host.mask = 0
             return
         among = next((mask for mask in template.reserved.values() if mask & host.mask), template.listed)
-        mask = (
-            among & template.fitting(host.used) & template.within(host.pins) & self._within_limits(template)
-        )
+        mask = self.within_reach(host, template, among & self._within_limits(template))
+        if self.keeps_min_values(template, mask):
+            host.mask = mask
+        self._book(template, {}, counted_capacity(host))
+
+    def within_reach(self, host: Host, template: Template, among: int) -> int:
+        """Return the offerings among some that a node to be bought could be as well, with the pods that it has."""
+        mask = among & template.fitting(host.used) & template.within(host.pins)
         for stance in host.contents:
             mask &= self.admission.admitted(stance, template)
             for group in bits(stance.ambiguous):
                 inside = self._places_of_group(group, host)
                 mask &= inside if inside & host.mask else ~inside
-        if self.keeps_min_values(template, mask):
-            host.mask = mask
-        self._book(template, {}, counted_capacity(host))
+        return mask
 
     def _book(self, template: Template, before: Mapping[str, int], after: Mapping[str, int]) -> None:
         """Book what a node counts against its pool's limits instead of what it counted before."""

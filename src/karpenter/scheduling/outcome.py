@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from karpenter.api.base import EMPTY
 from karpenter.api.core import Pod
@@ -46,6 +47,7 @@ def write_plan(
     # Nearly all nodes have the same DaemonSets.
     overheads: dict[tuple[int, ...], Resources] = {}
     slack = _slack(board)
+    lent: dict[str, int] = {}
     ordered = _in_turn(order or {})
     for host in board.hosts:
         if not host.contents:
@@ -54,7 +56,8 @@ def write_plan(
         if host.node is not None:
             existing[host.node.name] = pods
         else:
-            new_nodes.append(_new_node(board, host, pods, options, overheads, slack))
+            node = _new_node(board, host, pods, options, overheads, slack)
+            new_nodes.append(replace(node, usable=node.usable | _spare_reservations(board, host, node, lent)))
     new_nodes.sort(key=lambda node: (node.pool, pod_name(node.pods[0])))
     return Plan(
         existing=dict(sorted(existing.items())),
@@ -167,6 +170,34 @@ def _usable(host: Host, template: Template, options: SolveOptions, slack: Mappin
             break
         mask &= catalogue.values(key)[value]
     return mask
+
+
+def _spare_reservations(board: Board, host: Host, node: NewNode, lent: dict[str, int]) -> int:
+    """Return the offerings of reservations on which a node in a reservation may draw instead, as no other node does.
+
+    They are paid for already, so the launch takes whichever is best then: the choice of the plan stays the first.
+
+    Args:
+        board: The board.
+        host: The node.
+        node: The same in the plan.
+        lent: How many nodes each reservation was named for so far, beyond those that the board has draw on it.
+    """
+    template = host.template
+    assert template is not None
+    found = 0
+    if not any(mask & node.usable for mask in template.reserved.values()):
+        return found
+    after = ~((1 << lowest_bit(node.usable)) - 1)
+    affordable = template.as_small_as_cheapest(node.usable | template.mask & after)
+    for reservation, mask in template.reserved.items():
+        left = board.left_of_reservation(reservation, template) - lent.get(reservation, 0)
+        if left > 0 and not mask & node.usable:
+            spare = board.within_reach(host, template, mask & after & affordable)
+            if spare:
+                lent[reservation] = lent.get(reservation, 0) + 1
+                found |= spare
+    return found
 
 
 def _may_be_uneven(host: Host, template: Template) -> bool:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from msgspec import structs
+
 from karpenter.api.core import Pod
 from karpenter.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from karpenter.model.catalogue import Catalogue, bits, lowest_bit
@@ -103,11 +105,25 @@ class NewNode:
             ZONE: {each.zone for each in found},
             CAPACITY_TYPE: {each.capacity_type for each in found},
         }
-        return self.pool_requirements.plus(
+        pool = self._with_fewer_values() if self.min_values_relaxed else self.pool_requirements
+        return pool.plus(
             *(Requirement.of(key, "In", (value,)) for key, value in self.labels.items()),
             *(Requirement.of(key, "DoesNotExist") for key in self._absent()),
             *(Requirement.of(key, "In", values) for key, values in narrowed.items()),
         )
+
+    def _with_fewer_values(self) -> Requirements:
+        """Return the pool's words with no larger minValues than the usable offerings have different values."""
+        return Requirements(
+            each
+            if each.min_values is None
+            else structs.replace(each, min_values=min(each.min_values, self._values_open(each.key)))
+            for each in self.pool_requirements
+        )
+
+    def _values_open(self, key: str) -> int:
+        # The API wants at least 1.
+        return max(sum(1 for each in self.catalogue.values(key).values() if each & self.usable), 1)
 
     def _absent(self) -> list[str]:
         """Return the labels that the pool leaves open and that this node is not to have: pods rely on it."""

@@ -44,7 +44,10 @@ async def test_a_class_as_people_write_it_is_found_validated_and_ready_and_nothi
     assert is_ready(resolved)
     assert resolved.notices == ()
     assert sorted(each.zone for each in resolved.status.subnets) == ["us-west-2a", "us-west-2b", "us-west-2c"]
-    assert [each.name for each in resolved.status.security_groups] == [f"eks-cluster-sg-{CLUSTER}"]
+    assert [each.name for each in resolved.status.security_groups] == [
+        f"eks-cluster-sg-{CLUSTER}",
+        f"{CLUSTER}-ClusterSharedNodeSecurityGroup",
+    ]
     assert {each.requirements[0].key for each in resolved.status.amis} == {labels.ARCH}
     profile = (
         await aws.call("iam", "GetInstanceProfile", InstanceProfileName=resolved.status.instance_profile)

@@ -21,6 +21,7 @@ from karpenter.cli import main
 from karpenter.sandbox.stack.calls import KubeApi, text_at
 from karpenter.sandbox.stack.home import Home
 from karpenter.sandbox.stack.record import load
+from karpenter.sandbox.stack.replicas import metrics_addresses
 from tests.component.sandbox_stack.test_whole import DEPLOYMENT, closing, ready_nodes, root, wait_for
 
 __all__ = ["closing", "root"]
@@ -34,10 +35,10 @@ _POOLS = "/apis/karpenter.sh/v1/nodepools"
 class Scrape:
     """What a controller shows now."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, address: str) -> None:
         # Asking again and again must leave time for what is waited for.
         time.sleep(0.5)
-        text = text_at(f"http://127.0.0.1:{port}/metrics")
+        text = text_at(address)
         self.samples = [each for family in text_string_to_metric_families(text) for each in family.samples]
 
     def has(self, panel: dict[str, Any]) -> bool:
@@ -64,15 +65,15 @@ def test_no_panel_is_empty_and_deleted_pools_are_not_shown(
     record = load(Home(root).record)
     assert record is not None
     api = closing(KubeApi(record.server, record.token, Home(root).authority))
-    port = record.ports["controller-metrics"]
+    address = metrics_addresses(Home(root))[0]
     pool = next(each for each in api.items(_POOLS) if each["metadata"]["name"] == "default")
     for number in range(10):
         shape = {key: pool[key] for key in ("apiVersion", "kind", "spec")}
         api.apply({**shape, "metadata": {"name": f"short-{number}"}})
-    wait_for(lambda: Scrape(port).of_pools("short-") >= 10, "the pools are shown")
+    wait_for(lambda: Scrape(address).of_pools("short-") >= 10, "the pools are shown")
     for number in range(10):
         api.delete(f"{_POOLS}/short-{number}")
-    wait_for(lambda: Scrape(port).of_pools("short-") == 0, "the deleted pools are not shown")
+    wait_for(lambda: Scrape(address).of_pools("short-") == 0, "the deleted pools are not shown")
 
     # Two nodes, one of which is not needed any more.
     requests = {"requests": {"cpu": "1500m", "memory": "512Mi"}}
@@ -84,12 +85,12 @@ def test_no_panel_is_empty_and_deleted_pools_are_not_shown(
     }
     api.apply({**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], "template": template}})
     wait_for(lambda: len(ready_nodes(api)) >= 2, "two nodes are ready")
-    wait_for(lambda: Scrape(port).has(_started()), "the pods have started")
+    wait_for(lambda: Scrape(address).has(_started()), "the pods have started")
     api.merge(api.path(DEPLOYMENT), {"spec": {"replicas": 1}})
     missing: list[str] = []
 
     def is_full() -> bool:
-        scrape = Scrape(port)
+        scrape = Scrape(address)
         missing[:] = [f"{each['board']}: {each['panel']}: {each}" for each in _PANELS if not scrape.has(each)]
         return not missing
 

@@ -19,6 +19,7 @@ from karpenter.sandbox.stack.calls import KubeApi, Model, text_at
 from karpenter.sandbox.stack.home import Home
 from karpenter.sandbox.stack.manifests import default_pool
 from karpenter.sandbox.stack.record import Record
+from karpenter.sandbox.stack.replicas import metrics_addresses
 from tests.component.sandbox_stack.test_whole import wait_for
 
 _CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
@@ -103,9 +104,9 @@ def forgeries(account: str, on_demand: str, spot: str) -> list[str]:
     ]
 
 
-def refused(record: Record) -> dict[str, float]:
+def refused(home: Home) -> dict[str, float]:
     """How many messages the controller refused, by reason."""
-    text = text_at(f"http://127.0.0.1:{record.ports['controller-metrics']}/metrics")
+    text = text_at(metrics_addresses(home)[0])
     return {
         line.partition('reason="')[2].partition('"')[0]: float(line.rpartition(" ")[2])
         for line in text.splitlines()
@@ -113,8 +114,8 @@ def refused(record: Record) -> dict[str, float]:
     }
 
 
-def counting(record: Record, wanted: Mapping[str, float]) -> Callable[[], bool]:
-    return lambda: refused(record) == wanted
+def counting(home: Home, wanted: Mapping[str, float]) -> Callable[[], bool]:
+    return lambda: refused(home) == wanted
 
 
 @pytest.mark.timeout(300)
@@ -146,7 +147,7 @@ def test_forged_messages_disrupt_no_node_and_genuine_ones_do(record: Record, tmp
             "instance_running": 1.0,
             "no_scheduled_event": 2.0,
         }
-        wait_for(counting(record, wanted), "every forged message is refused", 90)
+        wait_for(counting(Home(tmp_path), wanted), "every forged message is refused", 90)
         left = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
         assert (
             left["ApproximateNumberOfMessages"],
@@ -169,4 +170,4 @@ def test_forged_messages_disrupt_no_node_and_genuine_ones_do(record: Record, tmp
             )
 
         wait_for(are_replaced, "the nodes of genuine notices are replaced", 120)
-        assert refused(record) == wanted
+        assert refused(Home(tmp_path)) == wanted

@@ -18,6 +18,7 @@ from karpenter.sandbox.stack.calls import KubeApi, Model, text_at
 from karpenter.sandbox.stack.home import Home
 from karpenter.sandbox.stack.manifests import default_pool
 from karpenter.sandbox.stack.record import Record
+from karpenter.sandbox.stack.replicas import metrics_addresses
 from tests.component.sandbox_stack.test_whole import wait_for
 
 _CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
@@ -156,7 +157,7 @@ def test_machines_are_as_asked_for_and_trouble_with_aws_is_told(record: Record, 
         assert _condition(api.get(f"{_CLASSES}/old"), "InstanceTerminationHealthy") == refused
         assert _condition(api.get(f"{_CLASSES}/web"), "InstanceTerminationHealthy") == ("", "")
         assert _condition(api.get(f"{_CLASSES}/old"), "Ready")[0] == "True"
-        assert _FAILURES in text_at(f"http://127.0.0.1:{record.ports['controller-metrics']}/metrics")
+        assert _FAILURES in text_at(metrics_addresses(Home(tmp_path))[0])
 
         iam.put_role_policy(RoleName=_ROLE, PolicyName="named", PolicyDocument=_policy("*"))
         wait_for(lambda: not api.items(_CLAIMS), "once allowed, the other goes too", 120)

@@ -85,6 +85,16 @@ def test_the_root_is_false_as_soon_as_one_dependent_is() -> None:
     )
 
 
+def test_of_dependents_that_failed_within_one_second_the_last_is_named_first() -> None:
+    conditions = (
+        ConditionSet.of(NODE_CLAIM, claim())
+        .false("Launched", LATER, reason="LaunchFailed")
+        .false("Initialized", LATER + timedelta(microseconds=5), reason="Lost")
+    )
+
+    assert ready(conditions)[2] == "Initialized=False, Launched=False, Registered=Unknown"
+
+
 def test_a_false_of_an_older_generation_leaves_the_root_unknown() -> None:
     old = ConditionSet.of(NODE_CLAIM, claim()).false("Launched", LATER, reason="LaunchFailed")
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -315,10 +316,15 @@ def test_one_that_was_killed_comes_back_with_what_was_in_it_and_says_what_is_los
     assert f"warning: what was in the account is lost: there is no trace of it in {home.directory}" in said
 
 
-def test_what_is_in_it_is_counted(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_in_it_is_counted_without_the_system_node_and_its_pods(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Cluster:
-        def items(self, path: str) -> list[str]:
-            return ["one"] * (2 if path.endswith("nodes") else 5)
+        def items(self, path: str) -> list[dict[str, Any]]:
+            if path.endswith("nodes"):
+                own = {"name": "own", "labels": {"eks.amazonaws.com/nodegroup": "system"}}
+                return [{"metadata": own}, *({"metadata": {"name": each}} for each in ("a", "b"))]
+            return [{"spec": {"nodeName": each}} for each in ("own", "a", "a", "b", "b")] + [{"spec": {}}]
 
         def state(self) -> object:
             return {"ec2": {"instances": [{"state": each} for each in ("running", "terminated", "pending")]}}

@@ -245,7 +245,7 @@ def test_a_reservation_that_a_stage_may_use_up_is_gone_for_the_next() -> None:
     assert first.launch[0].capacity_type == "reserved"
     left = {each.reservation_id: each for each in after.snapshot.pools[0].catalogue.offerings}
     assert not left["cr-1"].available
-    assert (left["cr-2"].available, left["cr-2"].reservation_capacity) == (True, 2)
+    assert (left["cr-2"].available, left["cr-2"].reservation_capacity) == (True, 1)
     assert after.snapshot.pools[0].catalogue is after.snapshot.pools[1].catalogue
     limits = {each.name: each.limits["cpu"] for each in stand.snapshot.pools}
     less = {each.name: each.limits["cpu"] for each in after.snapshot.pools}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from karpenter.api.core import Pod
-from karpenter.api.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE
+from karpenter.api.labels import CAPACITY_RESERVATION_ID, CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE
 from karpenter.model.instancetypes import InstanceType
 from karpenter.scheduling import Cause, Plan, SolveOptions, solve
 from karpenter.scheduling.plan import pod_name
@@ -307,6 +307,22 @@ def test_min_values_strict_refuses_and_best_effort_takes_what_there_is() -> None
     assert not enough.new_nodes[0].min_values_relaxed
 
 
+def test_a_claim_with_relaxed_min_values_asks_for_as_many_as_there_are() -> None:
+    pool = nodepool(
+        requirements=(
+            requirement(INSTANCE_TYPE, "In", "m5.large", "no-such-type", "nor-this", min_values=3),
+            requirement("team", "Exists", min_values=2),
+        )
+    )
+
+    plan = plan_for([pod(cpu="1")], nodepools=(pool,), options=SolveOptions(min_values="BestEffort"))
+
+    wanted = plan.new_nodes[0].requirements
+    assert wanted[INSTANCE_TYPE].values == {"m5.large"}
+    assert wanted[INSTANCE_TYPE].min_values == 1
+    assert wanted["team"].min_values == 1
+
+
 def test_what_is_reserved_is_used_first_and_only_as_far_as_it_goes() -> None:
     kind = instance_type("m5.large", capacity_types=("on-demand",))
     offerings = (*kind.offerings, reserved("cr-1", 1))
@@ -317,6 +333,29 @@ def test_what_is_reserved_is_used_first_and_only_as_far_as_it_goes() -> None:
 
     assert sorted(each.capacity_type for each in plan.new_nodes) == ["on-demand", "reserved"]
     assert sorted(each.capacity_type for each in one_by_one.new_nodes) == ["on-demand", "reserved"]
+
+
+def test_a_node_in_a_reservation_names_the_others_that_no_node_draws_on() -> None:
+    small = instance_type(
+        "m5.large", offerings=(reserved("cr-1", 1), reserved("cr-2", 1), reserved("cr-0", 1, price=0.0005))
+    )
+    large = instance_type("m5.xlarge", cpu=4, offerings=(reserved("cr-3", 1, price=0.002),))
+    types = (small, large, instance_type("m5.2xlarge", cpu=8, capacity_types=("on-demand",)))
+    limited = nodepool(limits={"cpu": "3"})
+
+    def ids(plan: Plan) -> list[list[str]]:
+        return [sorted(each.requirements[CAPACITY_RESERVATION_ID].values) for each in plan.new_nodes]
+
+    one = plan_for([pod()], types)
+    two = plan_for([pod(f"p{i}", cpu="1500m", ports=(host_port(80),)) for i in range(2)], types)
+    held_back = plan_for([pod()], types, nodepools=(limited,))
+    elsewhere = plan_for([pod(cpu="3")], types)
+
+    assert ids(one) == [["cr-0", "cr-1", "cr-2", "cr-3"]]
+    assert one.new_nodes[0].price_per_hour == 0.0005
+    assert sorted(each for found in ids(two) for each in found) == ["cr-0", "cr-1", "cr-2", "cr-3"]
+    assert ids(held_back) == [["cr-0", "cr-1", "cr-2"]]
+    assert ids(elsewhere) == [["cr-3"]]
 
 
 def test_what_is_sold_out_is_not_bought() -> None:

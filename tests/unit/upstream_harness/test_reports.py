@@ -7,104 +7,139 @@ from typing import Any
 
 import pytest
 
-from karpenter.errors import KarpenterError
-from tests.upstream.reports import Outcome, known_specs, read_report, summary, table, unexpected
-from tests.upstream.suites import SUITES, chosen
+from tests.upstream.reports import Known, Outcome, Verdict, judged, known_specs, read_verdict, unexpected
+from tests.upstream.suites import SUITES
 
 
-def spec(
-    name: str, state: str, message: str = "", *, seconds: float = 1.0, kind: str = "It"
-) -> dict[str, Any]:
+def part(name: str, state: str, message: str = "", **fields: Any) -> dict[str, Any]:
     return {
-        "ContainerHierarchyTexts": ["Drift"] if kind == "It" else None,
-        "LeafNodeType": kind,
+        "ContainerHierarchyTexts": ["Drift"],
+        "LeafNodeType": "It",
         "LeafNodeText": name,
         "State": state,
-        "RunTime": int(seconds * 1e9),
+        "RunTime": 2_000_000_000,
         **({"Failure": {"Message": message}} if message else {}),
+        **fields,
     }
 
 
-@pytest.fixture
-def report(tmp_path: Path) -> Path:
-    path = tmp_path / "drift.json"
-    specs = [
-        spec("", "passed", kind="BeforeSuite"),
-        spec("replaces nodes", "passed", seconds=12),
-        spec("replaces images", "failed", "Timed out\n  after 90 s."),
-        spec("needs Windows", "skipped", "this needs a Windows AMI", seconds=0),
-        spec(
-            "comes later",
-            "skipped",
-            "Spec skipped because an earlier spec in an ordered container failed",
-            seconds=0,
-        ),
-        spec("is written one day", "pending", seconds=0),
-        spec("is out of focus", "skipped", seconds=0),
-        spec("breaks", "panicked", "nil map"),
-    ]
-    path.write_text(json.dumps([{"SpecReports": specs}, {"SpecReports": None}]))
+def report(directory: Path, *parts: dict[str, Any]) -> Path:
+    path = directory / "report.json"
+    path.write_text(json.dumps([{"SpecReports": list(parts)}, {"SpecReports": None}]))
     return path
 
 
-def test_each_spec_that_was_meant_to_run_has_a_verdict(report: Path) -> None:
-    verdicts = read_report("drift", report)
-
-    assert [(each.spec, each.outcome) for each in verdicts] == [
-        ("Drift replaces nodes", Outcome.PASSED),
-        ("Drift replaces images", Outcome.FAILED),
-        ("Drift needs Windows", Outcome.NOT_APPLICABLE),
-        ("Drift comes later", Outcome.NOT_REACHED),
-        ("Drift is written one day", Outcome.NOT_APPLICABLE),
-        ("Drift breaks", Outcome.FAILED),
-    ]
-    assert (verdicts[0].seconds, verdicts[1].message) == (12.0, "Timed out after 90 s.")
+def verdict(directory: Path, *parts: dict[str, Any], spec: str = "Drift replaces nodes") -> Verdict | None:
+    return read_verdict("drift", spec, report(directory, *parts))
 
 
-def test_a_suite_that_wrote_no_report_has_no_verdicts(tmp_path: Path) -> None:
-    assert read_report("drift", tmp_path / "drift.json") == ()
+OUT_OF_FOCUS = part("is out of focus", "skipped", RunTime=0)
 
 
-def test_only_specs_that_are_not_listed_are_unexpected(report: Path) -> None:
-    verdicts = read_report("drift", report)
-    known = {
-        ("drift", "Drift replaces images"): "images are not copied",
-        ("storage", "Drift breaks"): "other",
+def test_a_spec_that_passed_is_read_among_those_out_of_focus(tmp_path: Path) -> None:
+    found = verdict(tmp_path, OUT_OF_FOCUS, part("replaces nodes", "passed"))
+
+    assert found == Verdict("drift", "Drift replaces nodes", Outcome.PASSED, 2.0)
+
+
+@pytest.mark.parametrize("state", ["failed", "panicked", "timedout", "interrupted", "aborted"])
+def test_any_bad_end_is_a_failure(tmp_path: Path, state: str) -> None:
+    found = verdict(tmp_path, part("replaces nodes", state))
+
+    assert found is not None
+    assert (found.outcome, found.message) == (Outcome.FAILED, state)
+
+
+def test_a_failure_says_where_and_why_in_one_line(tmp_path: Path) -> None:
+    failure = {
+        "Message": "Timed out\n  after 90 s.",
+        "Location": {"FileName": "/suites/drift/suite_test.go", "LineNumber": 87},
     }
+    found = verdict(tmp_path, part("replaces nodes", "failed", Failure=failure))
 
-    assert [each.spec for each in unexpected(verdicts, known)] == ["Drift comes later", "Drift breaks"]
-
-
-def test_the_table_gives_the_listed_reason_before_the_message(report: Path) -> None:
-    rows = table(read_report("drift", report), {("drift", "Drift replaces images"): "images are not copied"})
-
-    assert rows.splitlines()[:3] == [
-        "drift                  passed             12 s  Drift replaces nodes",
-        "drift                  failed              1 s  Drift replaces images",
-        "    images are not copied",
-    ]
+    assert found is not None
+    assert found.message == "suite_test.go:87: Timed out after 90 s."
 
 
-def test_the_summary_counts_by_suite_and_in_all(report: Path) -> None:
-    lines = summary(read_report("drift", report)).splitlines()
+def test_a_panic_says_what_it_was(tmp_path: Path) -> None:
+    failure = {"Message": "Test Panicked", "ForwardedPanic": "nil pointer"}
+    found = verdict(tmp_path, part("replaces nodes", "panicked", Failure=failure))
 
-    counts = "1 of 6 passed, 2 failed, 2 not applicable, 1 not reached"
-    assert lines == [f"drift                  {counts}", f"all                    {counts}"]
+    assert found is not None
+    assert found.message == "Test Panicked nil pointer"
+
+
+def test_a_spec_that_the_suite_leaves_out_is_not_applicable_with_its_reason(tmp_path: Path) -> None:
+    skipped = verdict(tmp_path, part("replaces nodes", "skipped", "needs a private cluster", RunTime=0))
+    pending = verdict(tmp_path, part("replaces nodes", "pending"))
+
+    assert skipped is not None
+    assert (skipped.outcome, skipped.message) == (Outcome.NOT_APPLICABLE, "needs a private cluster")
+    assert pending is not None
+    assert (pending.outcome, pending.message) == (
+        Outcome.NOT_APPLICABLE,
+        "the suite's authors have switched it off",
+    )
+
+
+def test_a_suite_that_fails_before_its_first_spec_gives_its_failure_to_the_spec(tmp_path: Path) -> None:
+    before = part("", "failed", "no cluster", LeafNodeType="BeforeSuite", ContainerHierarchyTexts=None)
+    found = verdict(tmp_path, before, part("replaces nodes", "skipped", RunTime=0))
+
+    assert found == Verdict("drift", "Drift replaces nodes", Outcome.FAILED, 2.0, "no cluster")
+
+
+def test_of_two_specs_with_one_name_the_failed_one_counts(tmp_path: Path) -> None:
+    found = verdict(tmp_path, part("replaces nodes", "passed"), part("replaces nodes", "failed", "no"))
+
+    assert found is not None
+    assert found.outcome is Outcome.FAILED
+
+
+def test_a_report_that_is_not_there_or_says_nothing_gives_no_verdict(tmp_path: Path) -> None:
+    assert read_verdict("drift", "Drift replaces nodes", tmp_path / "none.json") is None
+    assert verdict(tmp_path, OUT_OF_FOCUS) is None
+
+
+FAILED = Verdict("drift", "Drift breaks", Outcome.FAILED, 3.0, "nil map")
+
+
+def test_a_listed_spec_that_fails_is_known_and_has_the_listed_reason() -> None:
+    found = judged(FAILED, {("drift", "Drift breaks"): Known("we do not do that")})
+
+    assert (found.outcome, found.message) == (Outcome.KNOWN, "we do not do that")
+    assert unexpected([found, FAILED]) == (FAILED,)
+
+
+def test_a_listed_spec_that_cannot_apply_is_not_applicable() -> None:
+    found = judged(FAILED, {("drift", "Drift breaks"): Known("needs Windows", applies=False)})
+
+    assert (found.outcome, found.message) == (Outcome.NOT_APPLICABLE, "needs Windows")
+
+
+def test_a_listed_spec_that_passes_stays_passed_and_is_marked() -> None:
+    passed = Verdict("drift", "Drift breaks", Outcome.PASSED, 3.0)
+    found = judged(passed, {("drift", "Drift breaks"): Known("we do not do that")})
+
+    assert (found.outcome, found.is_listed) == (Outcome.PASSED, True)
+
+
+def test_a_spec_of_the_same_name_in_another_suite_is_not_listed() -> None:
+    assert judged(FAILED, {("storage", "Drift breaks"): Known("other")}) == FAILED
 
 
 def test_the_list_of_known_specs_is_by_suite_and_name(tmp_path: Path) -> None:
-    listed = tmp_path / "known.toml"
-    listed.write_text('[[spec]]\nsuite = "drift"\nname = "Drift breaks"\nreason = "because"\n')
+    path = tmp_path / "known.toml"
+    path.write_text(
+        '[[spec]]\nsuite = "drift"\nname = "Drift breaks"\nreason = "because"\n'
+        '[[spec]]\nsuite = "ami"\nname = "AMI boots"\nreason = "Windows"\napplies = false\n'
+    )
 
-    assert known_specs(listed) == {("drift", "Drift breaks"): "because"}
+    assert known_specs(path) == {
+        ("drift", "Drift breaks"): Known("because"),
+        ("ami", "AMI boots"): Known("Windows", applies=False),
+    }
 
 
 def test_every_listed_spec_names_a_suite_that_exists() -> None:
     assert {suite for suite, _ in known_specs()} <= {suite.name for suite in SUITES}
-
-
-def test_suites_are_chosen_by_name_and_all_without_one() -> None:
-    assert [suite.name for suite in chosen(["drift", "dra"])] == ["drift", "dra"]
-    assert chosen([]) == SUITES
-    with pytest.raises(KarpenterError, match="no suite called drifts"):
-        chosen(["drifts"])

@@ -28,8 +28,8 @@ from karpenter.cli.stack import until_told
 from karpenter.sandbox.stack.errors import CallError, StackError, StoppedError
 from karpenter.sandbox.stack.home import Home, default_root
 from karpenter.sandbox.stack.lifecycle import Stack
-from karpenter.sandbox.stack.pieces import metrics_addresses
 from karpenter.sandbox.stack.record import Options, Record
+from karpenter.sandbox.stack.replicas import metrics_addresses
 
 __all__ = ["command"]
 
@@ -71,7 +71,7 @@ def command(ctx: click.Context, *, yes: bool, speed: float, replicas: int) -> No
             stage = Stage(
                 stack.kube(),
                 stack.model(),
-                Meter(metrics_addresses(record)),
+                Meter(metrics_addresses(stack.home)),
                 screen=screen,
                 told=told,
                 kubeconfig=stack.home.kubeconfig,

@@ -18,6 +18,8 @@ from karpenter.kit.quantity import parse_milli, parse_value
 __all__ = ["Machine", "Picture", "Pod", "State", "picture"]
 
 Wire = Mapping[str, Any]
+# The cluster's own pods, and the controller's.
+_SYSTEM_NAMESPACES = ("kube-system", "karpenter")
 
 
 class State(StrEnum):
@@ -150,7 +152,7 @@ def _counts(pod: Wire) -> bool:
     return (
         "deletionTimestamp" not in pod["metadata"]
         and pod.get("status", {}).get("phase") in {"Pending", "Running"}
-        and pod["metadata"]["namespace"] != "kube-system"
+        and pod["metadata"]["namespace"] not in _SYSTEM_NAMESPACES
     )
 
 

@@ -22,6 +22,8 @@ from karpenter.api.labels import INITIALIZED
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.controllers.metrics import PodTimes
 from karpenter.controllers.poolproblems import PoolProblems, could_serve
+from karpenter.controllers.provisioning.emptypools import REASON as NO_TYPES
+from karpenter.controllers.provisioning.emptypools import why_empty
 from karpenter.controllers.provisioning.following import Follower
 from karpenter.controllers.provisioning.foreseeing import foreseen
 from karpenter.controllers.provisioning.market import Market
@@ -197,6 +199,7 @@ class Provisioner:
             self._log.info("found provisionable pod(s)", pods=_some(waiting), count=len(waiting))
         self._last_found = found
         snapshot = self._cluster.snapshot(await self._market.catalogues())
+        self._tell_empty_pools(snapshot)
         plan = await self._solve(snapshot, pods)
         if self._room is not None:
             self._room.placed(snapshot, plan)
@@ -229,6 +232,13 @@ class Provisioner:
             return True
         # The scheduler makes room on that node for it, unless that node is not there.
         return self._cluster.informers.nodes.get(nominated) is None
+
+    def _tell_empty_pools(self, snapshot: Snapshot) -> None:
+        is_strict = self._settings.options.min_values == "Strict"
+        for pool in snapshot.pools:
+            why = why_empty(pool, is_strict=is_strict)
+            if why:
+                self._problems.tell_pool(pool.name, NO_TYPES, why)
 
     async def _solve(self, snapshot: Snapshot, pods: tuple[Pod, ...]) -> Plan:
         started = self._clock.monotonic()

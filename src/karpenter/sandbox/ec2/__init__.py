@@ -11,7 +11,7 @@
 ``state``       the world as one document
 ``front``       the wire protocols, driven by the service descriptions that botocore ships
 ``compute``     EC2's own actions
-``services``    STS, IAM, SQS, SSM, EKS, Pricing, EventBridge, ARC zonal shift
+``services``    STS, IAM, SQS, SSM, EKS, Pricing, EventBridge, ARC zonal shift, FIS
 ``behaviour``   throttling, injected errors, permissions, call log, scenarios: misbehaviour as data
 ``dispatch``    one call from its parsed form to its answer, with all of that around the handler
 ``admin``       ``/_model/...``: look at the world and change it while it runs

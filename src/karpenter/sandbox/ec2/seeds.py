@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import ipaddress
+import itertools
 import json
-from collections.abc import Mapping
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from karpenter.sandbox.ec2.bus import Rule
@@ -30,6 +32,9 @@ _NODE_POLICIES = (
     "AmazonEC2ContainerRegistryPullOnly",
     "AmazonSSMManagedInstanceCore",
 )
+
+# A release that people have pinned by its name, v20260520; AWS keeps such images for years.
+_OLD_RELEASE = datetime(2026, 5, 20, tzinfo=UTC)
 
 # A /18 in each of three zones: 16,379 addresses, room for five thousand nodes.
 _SUBNETS = ("10.0.0.0/18", "10.0.64.0/18", "10.0.128.0/18")
@@ -58,6 +63,8 @@ def seeded(clock: ModelClock | None = None, options: Options | None = None) -> W
     if not world.options.bare:
         _queue(world)
     now = world.clock.now()
+    if now - timedelta(days=35) > _OLD_RELEASE:
+        release(world, _OLD_RELEASE)
     release(world, now - timedelta(days=35))
     release(world, now - timedelta(days=5))
     for name in world.options.instance_profiles:
@@ -76,7 +83,12 @@ def _network(world: World) -> dict[str, Any]:
             {"ResourceType": kind, "Tags": [{"Key": key, "Value": value} for key, value in pairs.items()]}
         ]
 
-    made = call("CreateVpc", CidrBlock="10.0.0.0/16", TagSpecifications=tags("vpc", f"{name}/VPC"))
+    made = call(
+        "CreateVpc",
+        CidrBlock="10.0.0.0/16",
+        AmazonProvidedIpv6CidrBlock=world.options.ip_family == "ipv6",
+        TagSpecifications=tags("vpc", f"{name}/VPC"),
+    )
     vpc = made["Vpc"]["VpcId"]
     subnets = [
         call(
@@ -88,6 +100,8 @@ def _network(world: World) -> dict[str, Any]:
         )["Subnet"]["SubnetId"]
         for zone, cidr in zip(sorted(world.zones), _SUBNETS, strict=False)
     ]
+    if world.options.ip_family == "ipv6":
+        _assign_ipv6(world, subnets)
     call("CreateSecurityGroup", GroupName="default", Description="default VPC security group", VpcId=vpc)
     group = call(
         "CreateSecurityGroup",
@@ -96,7 +110,23 @@ def _network(world: World) -> dict[str, Any]:
         VpcId=vpc,
         TagSpecifications=tags("security-group", f"eks-cluster-sg-{name}"),
     )["GroupId"]
+    call(
+        "CreateSecurityGroup",
+        GroupName=f"{name}-ClusterSharedNodeSecurityGroup",
+        Description="communication between all nodes of the cluster",
+        VpcId=vpc,
+        TagSpecifications=tags("security-group", f"{name}/ClusterSharedNodeSecurityGroup"),
+    )
     return {"vpcId": vpc, "subnetIds": subnets, "clusterSecurityGroupId": group}
+
+
+def _assign_ipv6(world: World, subnets: Sequence[str]) -> None:
+    """Give each subnet a /64 of its network's block, and each interface in it an address of that."""
+    for number, subnet in enumerate(subnets):
+        block = world.ec2.vpcs[world.ec2.subnets[subnet].vpc_id].ipv6_cidr
+        own = next(itertools.islice(ipaddress.IPv6Network(block).subnets(new_prefix=64), number, None))
+        world.ec2.call("AssociateSubnetCidrBlock", SubnetId=subnet, Ipv6CidrBlock=str(own))
+        world.ec2.call("ModifySubnetAttribute", SubnetId=subnet, AssignIpv6AddressOnCreation={"Value": True})
 
 
 def _roles(world: World) -> None:
@@ -127,7 +157,8 @@ def _cluster(world: World, network: Mapping[str, Any]) -> None:
             endpoint=options.cluster_endpoint
             or f"https://{digest[:32]}.gr7.{world.region}.eks.amazonaws.com",
             certificate_authority=options.cluster_ca or base64.b64encode(_CERTIFICATE.encode()).decode(),
-            service_cidr="10.100.0.0/16",
+            service_cidr="fd30:1c53:5f8a::/108" if options.ip_family == "ipv6" else "10.100.0.0/16",
+            ip_family=options.ip_family,
             role_arn=world.iam.arn("role", "/", f"EKSClusterRole-{name}"),
             created_at=now,
             vpc={

@@ -27,6 +27,7 @@ from karpenter.sandbox.ec2.compute.prices import Prices
 from karpenter.sandbox.ec2.compute.seam import Profile
 from karpenter.sandbox.ec2.rights import Guard
 from karpenter.sandbox.ec2.services.eks import Clusters
+from karpenter.sandbox.ec2.services.fis import Experiments
 from karpenter.sandbox.ec2.services.iam.store import Iam
 from karpenter.sandbox.ec2.services.sqs.store import Queues
 from karpenter.sandbox.ec2.services.ssm import Parameters
@@ -44,6 +45,7 @@ class Options:
     """What a world is made from; the same options and calls give the same world again.
 
     ``bare`` leaves out all that an installation of Karpenter adds to a cluster: roles, queue, tags, access.
+    ``ip_family`` is that of pods and services; with ``ipv6`` the subnets have IPv6 blocks too.
     ``instance_profiles`` are made beforehand, with the node role in them.
     """
 
@@ -51,6 +53,7 @@ class Options:
     account: str = DEFAULT_ACCOUNT
     cluster: str = "sandbox"
     cluster_version: str = "1.33"
+    ip_family: str = "ipv4"
     cluster_endpoint: str = ""
     cluster_ca: str = ""
     bare: bool = False
@@ -92,6 +95,7 @@ class World:
         self.ssm = Parameters(self.account, self.region)
         self.eks = Clusters(self.account, self.region)
         self.zonal_shifts = ZonalShifts()
+        self.fis = Experiments(self.account, self.region, self.random)
         self.prices = Prices(self.region, self.options.seed)
         self.ec2 = Ec2(
             clock=self.clock,

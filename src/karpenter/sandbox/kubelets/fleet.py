@@ -35,10 +35,10 @@ from karpenter.sandbox.kubelets.behaviour import (
     read_behaviour,
 )
 from karpenter.sandbox.kubelets.kubelet import Kubelet
-from karpenter.sandbox.kubelets.machines import Overview, Row, Yard
+from karpenter.sandbox.kubelets.machines import Machines, Overview, Row, Yard
 from karpenter.sandbox.kubelets.objects import Node, PodView
 from karpenter.sandbox.kubelets.pace import Pace
-from karpenter.sandbox.kubelets.pods import Addresses, Keeper
+from karpenter.sandbox.kubelets.pods import Addresses, Keeper, Writer
 from karpenter.sandbox.kubelets.reflecting import reflect
 from karpenter.sandbox.kubelets.settings import Settings
 
@@ -51,26 +51,37 @@ _PATIENCE: Final = BackoffPolicy(base_s=0.5, cap_s=5.0, jitter=0.2)
 
 
 class Fleet:
-    """The kubelets of all machines of one EC2 model, at one API server."""
+    """The kubelets of all machines of one EC2 model, at one API server.
+
+    Args:
+        connection: The API server.
+        model: The address of the model, or machines in its place.
+        settings: The dials.
+        tell: Hears what is worth telling, a line each.
+        rules: A file of behaviours.
+        clock: The time.
+        keeper: Makes what leads pods through their lives.
+    """
 
     def __init__(
         self,
         connection: Connection,
-        model_url: str,
+        model: str | Machines,
         settings: Settings,
         *,
         tell: Callable[[str], None],
         rules: Path | None = None,
         clock: Clock | None = None,
+        keeper: Callable[[Writer, Pace, Settings, Addresses], Keeper] = Keeper,
     ) -> None:
         self._settings = settings
         self._tell = tell
         self._clock = clock or SystemClock()
         self._pace = Pace(self._clock, settings.speed or 1.0)
         self._api = Api(connection, writes_at_once=settings.writes_at_once)
-        self._model_url = model_url
+        self._model = model
         self._rules = Rules(rules)
-        self._keeper = Keeper(self._api, self._pace, settings, Addresses())
+        self._keeper = keeper(self._api, self._pace, settings, Addresses(settings.first_pod_address))
         self._kubelets: dict[str, Kubelet] = {}
         self._lives: dict[str, asyncio.Task[None]] = {}
         self._by_node: dict[str, Kubelet] = {}
@@ -91,7 +102,7 @@ class Fleet:
         """Plays all kubelets until it is cancelled."""
         timeout = aiohttp.ClientTimeout(total=10)
         async with self._api, aiohttp.ClientSession(timeout=timeout) as session:
-            yard = Yard(self._model_url, session)
+            yard = Yard(self._model, session) if isinstance(self._model, str) else self._model
             try:
                 async with Supervisor(
                     self._clock, on_failure=self._failed, backoff=_PATIENCE, grace_s=3.0
@@ -107,6 +118,7 @@ class Fleet:
                 for task in list(self._tasks):
                     task.cancel()
                 await asyncio.gather(*self._tasks, return_exceptions=True)
+                await self._keeper.close()
 
     async def _watch_nodes(self) -> None:
         await reflect(self._api, "/api/v1/nodes", Node, replace=self._replace_nodes, change=self._change_node)
@@ -128,8 +140,11 @@ class Fleet:
         if kind == "DELETED":
             self._nodes.pop(node.metadata.name, None)
             if kubelet is not None and kubelet.joined:
-                self._lives[kubelet.machine.id].cancel()
-                kubelet.power_off()
+                if self._settings.rejoins:
+                    self._switch_off(kubelet.machine.id)
+                else:
+                    self._lives[kubelet.machine.id].cancel()
+                    kubelet.power_off()
             return
         self._nodes[node.metadata.name] = node
         if kubelet is not None:
@@ -161,7 +176,7 @@ class Fleet:
         if kubelet is not None:
             kubelet.lose_pod(uid)
 
-    async def _watch_machines(self, yard: Yard) -> None:
+    async def _watch_machines(self, yard: Machines) -> None:
         while True:
             overview = await yard.overview()
             self._pace.speed = self._settings.speed or overview.speed or 1.0
@@ -169,7 +184,7 @@ class Fleet:
             await self._look(yard, overview)
             await self._clock.sleep(self._settings.poll_s)
 
-    async def _look(self, yard: Yard, overview: Overview) -> None:
+    async def _look(self, yard: Machines, overview: Overview) -> None:
         rows = {each.id: each for each in overview.machines}
         for machine_id in [each for each in self._kubelets if not _runs(rows.get(each))]:
             self._switch_off(machine_id)
@@ -188,7 +203,7 @@ class Fleet:
                 *(self._switch_on(yard, each, overview) for each in new[start : start + _BOOTS_AT_ONCE])
             )
 
-    async def _switch_on(self, yard: Yard, row: Row, overview: Overview) -> None:
+    async def _switch_on(self, yard: Machines, row: Row, overview: Overview) -> None:
         machine = await yard.machine(row.id)
         if machine is None or machine.running_since is None:
             return

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import aiohttp
 import msgspec
 
 from karpenter.errors import KarpenterError
 
-__all__ = ["Machine", "ModelUnreachableError", "Overview", "Row", "Yard"]
+__all__ = ["Machine", "Machines", "ModelUnreachableError", "Overview", "Row", "Yard"]
 
 
 _T = TypeVar("_T")
@@ -51,6 +51,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     zone_id: str = ""
     image_name: str = ""
     address: str
+    ipv6_address: str = ""
     host_name: str
     user_data: bytes = b""
     running_since: datetime | None = None
@@ -62,6 +63,18 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     def provider_id(self) -> str:
         """Gives the id by which its Node names it."""
         return f"aws:///{self.zone}/{self.id}"
+
+
+class Machines(Protocol):
+    """Where machines are asked for."""
+
+    async def overview(self) -> Overview:
+        """Return a row of every machine."""
+        ...
+
+    async def machine(self, machine_id: str) -> Machine | None:
+        """Return all of one machine; None if there is none of that id."""
+        ...
 
 
 class _Documents(msgspec.Struct, frozen=True):

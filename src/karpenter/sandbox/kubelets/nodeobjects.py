@@ -23,7 +23,9 @@ from karpenter.sandbox.kubelets.podstatus import timestamp
 
 __all__ = [
     "Told",
+    "csi_labels",
     "csi_node",
+    "csi_registrations",
     "kubelet_version",
     "lease",
     "lease_renewal",
@@ -46,6 +48,8 @@ _HEALTHY: Final = (
     ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
     ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
 )
+_EBS_DRIVER: Final = "ebs.csi.aws.com"
+_EBS_ZONE: Final = "topology.ebs.csi.aws.com/zone"
 _VERSION: Final = re.compile(r"(?:^|[-_])1\.(\d{2})(?=-|$)")
 
 
@@ -58,6 +62,7 @@ class Told:
     size: Size
     devices: Resources
     version: str
+    port: int = 10250
 
     @property
     def name(self) -> str:
@@ -139,11 +144,12 @@ def node_status(
             for each in _conditions(state)
         ],
         "addresses": [
-            {"type": "InternalIP", "address": machine.address},
+            # A node of an IPv6 cluster is reached by IPv6 alone, and its machine has such an address only there.
+            {"type": "InternalIP", "address": machine.ipv6_address or machine.address},
             {"type": "InternalDNS", "address": machine.host_name},
             {"type": "Hostname", "address": machine.host_name},
         ],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": told.port}},
         "nodeInfo": {
             "machineID": machine.id.removeprefix("i-"),
             "systemUUID": machine.id.removeprefix("i-"),
@@ -176,18 +182,32 @@ def lease_renewal(now: datetime) -> dict[str, Any]:
 
 def csi_node(told: Told, uid: str, volumes: int) -> dict[str, Any]:
     """Gives the CSINode in which the EBS driver says how many volumes it can attach."""
-    driver = {
-        "name": "ebs.csi.aws.com",
-        "nodeID": told.machine.id,
-        "topologyKeys": ["kubernetes.io/os", "topology.ebs.csi.aws.com/zone", "topology.kubernetes.io/zone"],
-        "allocatable": {"count": volumes},
-    }
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSINode",
         "metadata": {"name": told.name, "ownerReferences": [_owner(told.name, uid)]},
-        "spec": {"drivers": [driver]},
+        "spec": {"drivers": [_driver(told, volumes)]},
     }
+
+
+def csi_registrations(told: Told, volumes: int) -> list[dict[str, Any]]:
+    """Return the changes of a CSINode by which the EBS driver is registered anew: what it said cannot be changed."""
+    gone = {"name": _EBS_DRIVER, "$patch": "delete"}
+    return [{"spec": {"drivers": [each]}} for each in (gone, _driver(told, volumes))]
+
+
+def _driver(told: Told, volumes: int) -> dict[str, Any]:
+    return {
+        "name": _EBS_DRIVER,
+        "nodeID": told.machine.id,
+        "topologyKeys": ["kubernetes.io/os", _EBS_ZONE, "topology.kubernetes.io/zone"],
+        "allocatable": {"count": volumes},
+    }
+
+
+def csi_labels(told: Told) -> dict[str, str]:
+    """Gives the labels that the kubelet adds once the EBS driver has registered: where its volumes can be."""
+    return {_EBS_ZONE: told.machine.zone}
 
 
 def _conditions(state: State) -> list[dict[str, str]]:

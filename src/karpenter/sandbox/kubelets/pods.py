@@ -38,9 +38,6 @@ _LONGEST_PAUSE_S: Final = 300.0
 _GONE: Final = frozenset({404, 409})
 _KILLED, _ASKED = 137, 143
 
-# Shared address space (RFC 6598): EKS' own choice for pods that do not take the VPC's addresses.
-_FIRST_ADDRESS: Final = int(IPv4Address("100.64.0.2"))
-
 
 class Writer(Protocol):
     """What of an API server the life of a pod needs."""
@@ -57,8 +54,8 @@ class Writer(Protocol):
 class Addresses:
     """Addresses for pods; one that is given back is used again, the oldest first."""
 
-    def __init__(self) -> None:
-        self._next = _FIRST_ADDRESS
+    def __init__(self, first: str = "100.64.0.2") -> None:
+        self._next = int(IPv4Address(first))
         self._free: dict[str, None] = {}
         self._taken: set[str] = set()
 
@@ -160,6 +157,11 @@ class Keeper:
         pod = run.pod
         if not pod.is_over:
             grace_s = float(pod.metadata.deletion_grace_period_seconds or 0)
+            hook_s = min(pod.pre_stop_s, grace_s)
+            if hook_s:
+                # Hooks are written in seconds of those who watch the cluster, however fast machines boot.
+                await self._pace.clock.sleep(hook_s)
+            grace_s -= hook_s
             stop_s = self._time(run, "shutdown-after", self._settings.pod_stop_s) or 0.0
             if run.admitted or pod.status.phase == "Running":
                 await self._pace.sleep(min(stop_s, grace_s))
@@ -174,12 +176,7 @@ class Keeper:
                     self._resumed(run, host_ip), exit_code=code, ready=False, ended_at=self._pace.clock.now()
                 )
                 await self._write_progress(run, progress)
-        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.metadata.uid}}
-        try:
-            await self._api.delete(_path(pod), options)
-        except ApiError as refused:
-            if refused.status not in _GONE:
-                raise
+        await self._remove(pod)
 
     async def insist(self, run: Run) -> None:
         """Writes the status of a pod anew, because somebody else has changed it."""
@@ -190,6 +187,9 @@ class Keeper:
         """Frees what a pod had that is no more."""
         self._addresses.give(run.address)
         run.admitted = False
+
+    async def close(self) -> None:
+        """Let go of what pods hold beside the API; these hold nothing."""
 
     async def _start(self, run: Run, progress: Progress) -> Progress:
         await self._write_progress(run, progress)
@@ -205,7 +205,8 @@ class Keeper:
     async def _run(self, run: Run, progress: Progress) -> Progress:
         probes = [each.readiness_probe for each in run.pod.spec.containers if each.readiness_probe]
         by_probe = float(max((each.initial_delay_seconds for each in probes), default=0))
-        ready_s = self._time(run, "ready-after", by_probe) or 0.0
+        never = any(each.is_never_ready for each in run.pod.spec.containers)
+        ready_s = self._time(run, "ready-after", None if never else by_probe)
         progress = replace(progress, running_since=self._pace.clock.now(), ready=ready_s == 0)
         await self._write_progress(run, progress)
         if ready_s:
@@ -253,6 +254,14 @@ class Keeper:
         except DurationError:
             # A typing mistake in an annotation must not keep the pod from running.
             return default
+
+    async def _remove(self, pod: PodView) -> None:
+        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.metadata.uid}}
+        try:
+            await self._api.delete(_path(pod), options)
+        except ApiError as refused:
+            if refused.status not in _GONE:
+                raise
 
     async def _write_progress(self, run: Run, progress: Progress) -> None:
         run.progress = progress

@@ -15,7 +15,7 @@ from karpenter.model.resources import is_sidecar
 from karpenter.sandbox.kubelets.admission import Refusal
 from karpenter.sandbox.kubelets.objects import PodView
 
-__all__ = ["Progress", "progress_status", "refused_status", "timestamp"]
+__all__ = ["Progress", "progress_status", "refused_status", "terminated", "timestamp"]
 
 _COMPLETED: Final = "Completed"
 
@@ -35,6 +35,7 @@ class Progress:
         waiting: Why ended containers wait to be started again.
         restarts: How often they were.
         ended_at: When they ended.
+        last: How the run before ended, as the status has it; None where it is not told.
     """
 
     host_ip: str
@@ -47,6 +48,7 @@ class Progress:
     waiting: str = ""
     restarts: int = 0
     ended_at: datetime | None = None
+    last: dict[str, Any] | None = None
 
 
 def timestamp(moment: datetime) -> str:
@@ -128,13 +130,15 @@ def _container(
     name: str, image: str, progress: Progress, *, ready: bool, initialized: bool
 ) -> dict[str, Any]:
     status = _basics(name, image) | {"ready": ready, "started": False, "restartCount": progress.restarts}
+    if progress.last is not None:
+        status["lastState"] = {"terminated": progress.last}
     if progress.waiting:
         return status | {
             "state": {"waiting": {"reason": progress.waiting}},
-            "lastState": {"terminated": _terminated(progress)},
+            "lastState": {"terminated": terminated(progress)},
         }
     if progress.exit_code is not None:
-        return status | {"state": {"terminated": _terminated(progress)}}
+        return status | {"state": {"terminated": terminated(progress)}}
     if progress.running_since is None:
         reason = "ContainerCreating" if initialized else "PodInitializing"
         return status | {"state": {"waiting": {"reason": reason}}}
@@ -145,7 +149,8 @@ def _container(
     }
 
 
-def _terminated(progress: Progress) -> dict[str, Any]:
+def terminated(progress: Progress) -> dict[str, Any]:
+    """Return how containers that have ended did so, as a container's status has it."""
     began = progress.running_since or progress.started_at
     return {
         "exitCode": progress.exit_code,

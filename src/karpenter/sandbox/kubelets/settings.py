@@ -49,6 +49,16 @@ class Settings:
     kubelet_version: str = ""
     """Such as v1.33.1; empty takes the version in the image's name."""
 
+    kubelet_port: int = 10250
+    """Where kubelets say that they serve logs and ports of their pods."""
+
+    # Shared address space (RFC 6598): EKS' own choice for pods that do not take the VPC's addresses.
+    first_pod_address: str = "100.64.0.2"
+    """Where the addresses of pods begin; programs that play nodes of one cluster begin at different ones."""
+
+    rejoins: bool = False
+    """Whether a Node that is deleted comes back while its machine runs."""
+
     devices: bool = True
     csi: bool = True
     cloud_node_lifecycle: bool = True

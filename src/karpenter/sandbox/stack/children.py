@@ -28,7 +28,16 @@ from karpenter.sandbox.stack.home import Home
 from karpenter.sandbox.stack.pieces import Piece
 from karpenter.sandbox.stack.record import Child
 
-__all__ = ["is_alive", "kill", "last_error", "last_words", "start", "stop"]
+__all__ = [
+    "error_of",
+    "is_alive",
+    "kill",
+    "last_error",
+    "last_words",
+    "last_words_of",
+    "start",
+    "stop",
+]
 
 _LOOK_AGAIN_S: Final = 0.05
 _LOCK_PATIENCE_S: Final = 2.0
@@ -146,7 +155,12 @@ def kill(home: Home, name: str, child: Child) -> None:
 
 def last_error(home: Home, name: str) -> str:
     """Gives the last line of a program's log that tells of an error; empty if none does."""
-    for line in reversed(_tail(home.log(name))):
+    return error_of(home.log(name))
+
+
+def error_of(log: Path) -> str:
+    """Return the last line of a log that tells of an error; empty if none does."""
+    for line in reversed(_tail(log)):
         told = _error_in(line)
         if told:
             return told
@@ -155,9 +169,13 @@ def last_error(home: Home, name: str) -> str:
 
 def last_words(home: Home, name: str) -> str:
     """Gives the last error of a program that has ended, be it that of a traceback; empty if there is none."""
-    lines = _tail(home.log(name))
-    fallen = [line for line in lines[-1:] if _TRACEBACK.match(line)]
-    return last_error(home, name) or "".join(fallen)
+    return last_words_of(home.log(name))
+
+
+def last_words_of(log: Path) -> str:
+    """Return the last error in a log, be it that of a traceback; empty if there is none."""
+    fallen = [line for line in _tail(log)[-1:] if _TRACEBACK.match(line)]
+    return error_of(log) or "".join(fallen)
 
 
 def _take(home: Home, name: str) -> int:

@@ -6,10 +6,10 @@
     NAME/
       record.json    what it consists of; the token is in it
       kubeconfig     for kubectl
-      logs/          a file for each program, and the one of its run before
+      logs/          a file for each program, and the one of its run before; of pods on the system node in pods/
       kube/          the API's objects, and its certificate
       ec2.journal    what happened in the EC2 model
-      running/       a file for each program, locked for as long as it lives
+      running/       a file for each program, locked for as long as it lives; of pods' processes in pods/
 
 They are below KARPENTER_SANDBOX_HOME, or else where a user's programs keep their state (XDG_STATE_HOME). Commands that
 change a sandbox lock it first, so that two at once cannot start everything twice.
@@ -78,6 +78,9 @@ class Home:
         self.journal = self.directory / "ec2.journal"
         self.owner = self.directory / "running" / "owner"
         """Locked by the command that the processes are to end with."""
+        self.pods = self.directory / "running" / "pods"
+        """A file for each process of a pod."""
+        self.pod_logs = self.directory / "logs" / "pods"
 
     def log(self, piece: str) -> Path:
         """Gives the file with the words of a program."""
@@ -113,7 +116,7 @@ class Home:
     def empty(self) -> None:
         """Removes the API's objects, the model's machines and the logs."""
         self.journal.unlink(missing_ok=True)
-        for each in (self.data, self.directory / "logs"):
+        for each in (self.data, self.directory / "logs", self.pods):
             shutil.rmtree(each, ignore_errors=True)
 
     def remove(self) -> None:

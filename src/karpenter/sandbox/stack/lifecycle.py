@@ -18,7 +18,8 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -34,9 +35,11 @@ from karpenter.sandbox.stack.errors import (
     StoppedError,
 )
 from karpenter.sandbox.stack.home import Home
-from karpenter.sandbox.stack.manifests import default_pool, definitions, storage_class
-from karpenter.sandbox.stack.pieces import FIRST, Piece, pieces, port_names
+from karpenter.sandbox.stack.installation import CONTAINER, HEALTH_PORT, installation
+from karpenter.sandbox.stack.manifests import default_pool, definitions, eks_addons, storage_class
+from karpenter.sandbox.stack.pieces import FIRST, SYSTEM_NODE, Piece, pieces
 from karpenter.sandbox.stack.record import Options, Record, load, save
+from karpenter.sandbox.stack.replicas import Replica, are_ready, replicas
 
 __all__ = ["DOWN", "PARTLY", "UP", "PieceStatus", "Stack", "Started", "Status"]
 
@@ -44,7 +47,14 @@ UP: Final = "up"
 PARTLY: Final = "partly up"
 DOWN: Final = "down"
 # What cannot be changed once there is an account that was made from it.
-_LASTING: Final = ("region", "cluster_name", "kubernetes_version", "bare", "instance_profiles")
+_LASTING: Final = (
+    "region",
+    "cluster_name",
+    "kubernetes_version",
+    "ip_family",
+    "bare",
+    "instance_profiles",
+)
 # The model before the API: the controller gives its lease up there.
 _LAST: Final = ("ec2", "kube")
 _LOOK_AGAIN_S: Final = 0.05
@@ -53,7 +63,7 @@ _HOST: Final = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class PieceStatus:
-    """How one program is; ``error`` is the last error in its log."""
+    """How one program is; ``error`` is the last error in its log, ``lock`` the name of the file that it locks."""
 
     name: str
     running: bool
@@ -62,6 +72,7 @@ class PieceStatus:
     address: str
     error: str
     log: str
+    lock: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +177,9 @@ class Stack:
                 lost = self._missing()
                 record = self._restored(before, options, ports or {}, given, owned=owned)
             try:
-                names = self._start_all(record, alive, new=before is None, pool=pool)
+                # What people changed of an installation that is there stays, unless they ask for something else now.
+                install = before is None or before.options != record.options
+                names = self._start_all(record, alive, new=before is None, pool=pool, install=install)
             except BaseException:
                 if before is None:
                     self._end(record, keep=record.options.keep)
@@ -224,9 +237,10 @@ class Stack:
                     address=addresses.get(name, ""),
                     error=words(self.home, name),
                     log=str(self.home.log(name)),
+                    lock=name,
                 )
             )
-        return Status(record, tuple(told))
+        return Status(record, (*told, *map(_replica_status, replicas(self.home))))
 
     def kube(self) -> KubeApi:
         """Gives the API of a sandbox that runs; raises as ``down``."""
@@ -278,7 +292,7 @@ class Stack:
         return [name for name in record.children if children.is_alive(self.home, name)]
 
     def _new(self, options: Options, ports: Mapping[str, int], *, owned: bool) -> Record:
-        chosen = _choose_ports(port_names(options), ports, {})
+        chosen = _choose_ports(FIRST, ports, {})
         token = secrets.token_urlsafe(24)
         return Record(name=self.home.name, options=options, token=token, ports=chosen, owned=owned)
 
@@ -309,7 +323,7 @@ class Stack:
             name=before.name,
             options=changed,
             token=before.token,
-            ports=_choose_ports(port_names(changed), ports, before.ports),
+            ports=_choose_ports(FIRST, ports, before.ports),
             owned=owned,
         )
 
@@ -319,14 +333,20 @@ class Stack:
         return tuple(what for what, path in kept.items() if not path.exists())
 
     def _start_all(
-        self, record: Record, alive: Sequence[str], *, new: bool = False, pool: bool = False
+        self,
+        record: Record,
+        alive: Sequence[str],
+        *,
+        new: bool = False,
+        pool: bool = False,
+        install: bool = True,
     ) -> list[str]:
         missing = [each for each in self._programs(self.home, record) if each.name not in alive]
         for each in missing:
             for name in (each.name, f"{each.name}-metrics"):
                 if name in record.ports:
                     _check_free(record.ports[name], self.home)
-        deadline = time.monotonic() + self._patience_s
+        begun, deadline = datetime.now(UTC), time.monotonic() + self._patience_s
         first = [each for each in missing if each.name in FIRST]
         then = [each for each in missing if each.name not in FIRST]
         for each in first:
@@ -337,12 +357,22 @@ class Stack:
             self._tell("installing the definitions of NodePools and the other kinds")
             manifests = [*definitions(), *([storage_class()] if new else [])]
         manifests += default_pool(record.options.cluster_name) if pool else []
+        has_controller = any(each.name == SYSTEM_NODE for each in then)
+        if has_controller and install:
+            manifests += [
+                *installation(record.options),
+                *(eks_addons(record.options.ip_family) if record.options.eks_addons else []),
+            ]
         if manifests:
             with contextlib.closing(KubeApi(record.server, record.token, self.home.authority)) as api:
                 api.apply_all(manifests)
         for each in then:
             self._start(record, each)
         self._wait(then, deadline)
+        if has_controller:
+            self._tell(f"starting Karpenter ({CONTAINER})")
+            with contextlib.closing(KubeApi(record.server, record.token, self.home.authority)) as api:
+                self._wait_for_controller(record, api, begun, deadline)
         return [each.name for each in missing]
 
     def _start(self, record: Record, piece: Piece) -> None:
@@ -376,6 +406,25 @@ class Stack:
             if waiting:
                 time.sleep(_LOOK_AGAIN_S)
 
+    def _wait_for_controller(self, record: Record, api: KubeApi, begun: datetime, deadline: float) -> None:
+        """Wait until as many replicas of the controller are ready as its Deployment wants."""
+        first: dict[str, str] = {}
+        while not are_ready(api, self.home, record.options.controller_namespace):
+            for each in replicas(self.home):
+                # What is older has ended with the sandbox, not by itself.
+                is_new = each.record.started >= begun
+                if is_new and (not each.running or first.setdefault(each.lock, each.log) != each.log):
+                    told = children.last_words_of(each.ended_log) or "there is no error in its log"
+                    raise StartError(f"{each.name} ended: {told}", hint=f"its log: {each.ended_log}")
+            if self._stopped():
+                raise StoppedError("stopped")
+            if time.monotonic() > deadline:
+                raise StartError(
+                    f"not ready after {self._patience_s:g} s: {CONTAINER}",
+                    hint=f"the logs are in {self.home.pod_logs}",
+                )
+            time.sleep(_LOOK_AGAIN_S)
+
     def _is_ready(self, piece: Piece) -> bool:
         if piece.probe:
             return answers(piece.probe, authority=piece.authority)
@@ -398,6 +447,20 @@ class Stack:
         record.children = {}
         save(self.home.record, record)
         return ended
+
+
+def _replica_status(replica: Replica) -> PieceStatus:
+    words = children.error_of if replica.running else children.last_words_of
+    return PieceStatus(
+        name=replica.name,
+        running=replica.running,
+        pid=replica.record.pid,
+        since=replica.record.started,
+        address=replica.address(HEALTH_PORT),
+        error=words(Path(replica.log)),
+        log=replica.log,
+        lock=replica.lock,
+    )
 
 
 def _named(home: Home) -> str:

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which programs a sandbox consists of, how each is called, and by what one sees that it is ready.
 
-==============  =============================================================================================
-``kube``        the Kubernetes API
-``ec2``         the EC2 model
-``workloads``   the controllers of Kubernetes and its scheduler
-``kubelets``    the kubelets of the model's machines
-``controller``  Karpenter itself; ``controller-2`` and so on are further replicas
-==============  =============================================================================================
+===============  ============================================================================================
+``kube``         the Kubernetes API
+``ec2``          the EC2 model
+``workloads``    the controllers of Kubernetes and its scheduler
+``kubelets``     the kubelets of the model's machines
+``system-node``  the kubelet of the system node, which runs Karpenter's pods as its own processes
+===============  ============================================================================================
 
-The first two come first: the others need their addresses answered, and our definitions installed. A speed of 10 makes
-boots and time-outs ten times as short: the model and its kubelets by their clock, Kubernetes and Karpenter by their
-settings.
+Karpenter itself is a Deployment of the cluster, see ``installation``. The first two come first: the others need their
+addresses answered, and our definitions installed. A speed of 10 makes boots and time-outs ten times as short: the model
+and its kubelets by their clock, Kubernetes and Karpenter by their settings.
 """
 
 from __future__ import annotations
@@ -22,25 +22,23 @@ from pathlib import Path
 from typing import Final
 
 from karpenter.sandbox.stack.home import Home
+from karpenter.sandbox.stack.installation import IMAGE
 from karpenter.sandbox.stack.record import Options, Record
 
 __all__ = [
     "FIRST",
+    "SYSTEM_NODE",
     "Piece",
     "aws_environ",
-    "controllers",
-    "metrics_addresses",
     "pieces",
-    "port_names",
 ]
 
 FIRST: Final = ("kube", "ec2")
+SYSTEM_NODE: Final = "system-node"
 _NODE_GRACE_S: Final = 40.0
 _JOB_TIME: Final = "5s"
 _LEAST_GRACE_S: Final = 8.0
 _VOLUME_S: Final = 0.5
-_REGISTRATION_S: Final = 900.0
-_LEAST_REGISTRATION_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,23 +68,6 @@ class Piece:
     module: str = "karpenter"
 
 
-def controllers(replicas: int) -> list[str]:
-    """Gives the names of the controller's replicas."""
-    return ["controller", *(f"controller-{number}" for number in range(2, replicas + 1))]
-
-
-def port_names(options: Options) -> list[str]:
-    """Gives the ports that a sandbox needs, by name."""
-    replicas = controllers(options.replicas)
-    return [*FIRST, *replicas, *(f"{each}-metrics" for each in replicas)]
-
-
-def metrics_addresses(record: Record) -> list[str]:
-    """Gives where the replicas of the controller show what they count."""
-    replicas = controllers(record.options.replicas)
-    return [f"http://127.0.0.1:{record.ports[f'{each}-metrics']}/metrics" for each in replicas]
-
-
 def aws_environ(record: Record) -> dict[str, str]:
     """Gives what points AWS's libraries and its CLI at the model."""
     return {
@@ -105,7 +86,7 @@ def pieces(home: Home, record: Record) -> list[Piece]:
         _ec2(home, record),
         _workloads(home, options),
         _kubelets(home, record),
-        *(_controller(home, record, each) for each in controllers(options.replicas)),
+        _system_node(home, record),
     ]
 
 
@@ -134,6 +115,7 @@ def _ec2(home: Home, record: Record) -> Piece:
         (
             *("sandbox", "ec2", "--port", str(record.ports["ec2"]), "--region", options.region),
             *("--speed", f"{options.speed:g}", "--cluster-version", options.kubernetes_version),
+            *("--ip-family", options.ip_family),
             *("--cluster-name", options.cluster_name, "--journal", str(home.journal)),
             *(("--bare",) if options.bare else ()),
             *(word for each in options.instance_profiles for word in ("--instance-profile", each)),
@@ -170,31 +152,24 @@ def _kubelets(home: Home, record: Record) -> Piece:
     )
 
 
-def _controller(home: Home, record: Record, name: str) -> Piece:
+def _system_node(home: Home, record: Record) -> Piece:
     options = record.options
-    address = f"http://127.0.0.1:{record.ports[name]}"
-    flags = {
-        "kubeconfig": str(home.kubeconfig),
-        "cluster-name": options.cluster_name,
-        # An account without an installation has no queue.
-        "interruption-queue": "" if options.bare else options.cluster_name,
-        "leader-election-namespace": "kube-system",
-        "health-probe-port": str(record.ports[name]),
-        "metrics-port": str(record.ports[f"{name}-metrics"]),
-        "bind-address": "127.0.0.1",
-        # A sandbox is small, and boards for Karpenter ask for them.
-        "detailed-metrics": "nodes,pods",
-        # Shorter, a busy machine would give up on nodes that are fine.
-        "registration-timeout": _duration(max(_REGISTRATION_S / options.speed, _LEAST_REGISTRATION_S)),
-        **options.settings,
-    }
     return Piece(
-        name,
-        "Karpenter",
-        ("controller", *(f"--{flag}={value}" for flag, value in flags.items())),
-        address=address,
-        probe=f"{address}/readyz",
-        environ=aws_environ(record),
+        SYSTEM_NODE,
+        "the system node with Karpenter",
+        (
+            *("sandbox", "system-node", "--kubeconfig", str(home.kubeconfig), "--state", str(home.directory)),
+            *("--region", options.region, "--cluster-name", options.cluster_name),
+            *("--kubernetes-version", options.kubernetes_version),
+            *("--program", f"{IMAGE}={options.controller_program or 'karpenter'}"),
+            *("--lease-period", _duration(_grace_s(options) / 4)),
+        ),
+        says="the system node of",
+        environ={
+            "KUBECONFIG": str(home.kubeconfig),
+            **aws_environ(record),
+            "AWS_EC2_METADATA_DISABLED": "true",
+        },
     )
 
 

@@ -32,11 +32,23 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     kubernetes_version: str = "1.34"
     """Of the API and of the cluster in EKS, and what images are for."""
 
+    ip_family: str = "ipv4"
+    """Of pods and services: ipv4 or ipv6."""
+
     bare: bool = False
     """Whether the account lacks all that an installation of Karpenter adds: roles, queue, tags, access."""
 
     settings: dict[str, str] = {}
     """Settings of the controller besides those that a sandbox gives it, by flag."""
+
+    controller_namespace: str = "karpenter"
+    """Where the Deployment of the controller is, and its lease."""
+
+    controller_program: str = ""
+    """A program that is run in place of our own controller; empty for ours."""
+
+    eks_addons: bool = False
+    """Whether there is what every cluster on EKS has: DaemonSets on all nodes, which take room there, and CoreDNS."""
 
     keep: bool = False
     """Whether what is in the cluster and in the account outlives ``down``."""

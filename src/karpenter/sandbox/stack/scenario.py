@@ -46,6 +46,8 @@ from karpenter.sandbox.kubelets.behaviour import ANNOTATION, BehaviourError, rea
 from karpenter.sandbox.stack import children
 from karpenter.sandbox.stack.errors import NotUpError, StackError
 from karpenter.sandbox.stack.lifecycle import Stack
+from karpenter.sandbox.stack.record import Child
+from karpenter.sandbox.stack.replicas import is_system_node
 
 __all__ = ["Play", "ScenarioError", "Timed", "read_scenario", "timetable"]
 
@@ -69,6 +71,9 @@ class Match(Document):
 
     def _fits(self, node: Mapping[str, Any]) -> bool:
         labels = node["metadata"].get("labels", {})
+        if is_system_node(node):
+            # Whoever plays with Karpenter's nodes does not mean the one that Karpenter runs on.
+            return False
         wanted = {
             names.INSTANCE_TYPE: self.instance_type,
             names.ZONE: self.zone,
@@ -233,16 +238,14 @@ class Play:
         return f"{len(manifests)} objects"
 
     def _kill(self, wanted: Kill) -> str:
-        record = self._stack.status().record
-        child = record.children.get(wanted.process)
-        if child is None:
-            raise StackError(
-                f"there is no process {wanted.process!r}", hint=f"one of {', '.join(record.children)}"
-            )
-        if not children.is_alive(self._stack.home, wanted.process):
+        found = {each.name: each for each in self._stack.status().pieces}
+        each = found.get(wanted.process)
+        if each is None:
+            raise StackError(f"there is no process {wanted.process!r}", hint=f"one of {', '.join(found)}")
+        if not each.running:
             raise NotUpError(f"{wanted.process} does not run")
-        children.kill(self._stack.home, wanted.process, child)
-        return f"pid {child.pid}"
+        children.kill(self._stack.home, each.lock, Child(pid=each.pid, started=each.since))
+        return f"pid {each.pid}"
 
 
 def _words(value: Any) -> str:

@@ -215,6 +215,33 @@ async def test_a_pod_that_cannot_be_placed_is_told_why_once() -> None:
     assert [each.kind for each in scene.decisions.since()] == ["refuse"]
 
 
+@pytest.mark.parametrize(
+    ("values", "policy", "told"),
+    [
+        (["m5.large", "no-such-type"], "Strict", [" due to minValues incompatibility"]),
+        (["m5.large", "no-such-type"], "BestEffort", []),
+        (["no-such-type", "nor-this"], "BestEffort", [""]),
+        (["m5.large", "m5.xlarge"], "Strict", []),
+    ],
+)
+async def test_a_pool_that_has_no_type_to_offer_says_so(
+    values: list[str], policy: Any, told: list[str]
+) -> None:
+    wish = {"key": names.INSTANCE_TYPE, "operator": "In", "values": values, "minValues": 2}
+    template = dict(stored_pool("default").spec)["template"]
+    scene = Scene(
+        settings=ProvisionerSettings(options=SolveOptions(min_values=policy)),
+        template={**template, "spec": {**template["spec"], "requirements": [wish]}},
+    )
+    scene.pend("waiting")
+
+    await scene.provisioner.provision()
+
+    sentence = "NodePool requirements filtered out all compatible available instance types"
+    found = [each for each in scene.told if each[1] == "NoCompatibleInstanceTypes"]
+    assert found == [("default", "NoCompatibleInstanceTypes", sentence + more) for more in told]
+
+
 async def test_a_pod_that_wants_no_node_of_ours_is_not_bothered() -> None:
     scene = Scene()
     term = {"matchExpressions": [{"key": names.NODEPOOL, "operator": "DoesNotExist"}]}

@@ -234,3 +234,23 @@ def test_a_log_that_is_full_forgets_the_oldest() -> None:
     assert log.forgotten == 1
     log.clear()
     assert list(log.select()) == []
+
+
+async def test_what_a_policy_of_the_callers_role_denies_is_refused_until_the_policy_is_gone() -> None:
+    world = a_world()
+    role = world.iam.role(world.controller_role)
+    denial = {"Effect": "Deny", "Action": ["ec2:CreateVpc"], "Resource": "*"}
+    role.inline["no-networks"] = json.dumps({"Version": "2012-10-17", "Statement": [denial]})
+    role.inline["unreadable"] = '{"Statement": {"Effect": "Maybe"}}'
+
+    denied, other = await answered(world, NEW_VPC, VPCS)
+    del role.inline["no-networks"]
+    (allowed,) = await answered(world, NEW_VPC)
+
+    assert denied is not None
+    assert denied[0] == 403
+    assert "UnauthorizedOperation" in denied[1]
+    assert other is not None
+    assert other[0] == 200
+    assert allowed is not None
+    assert allowed[0] == 200

@@ -67,8 +67,14 @@ def pod(
     node: str = "n",
     ready: str = "",
     owner: str = "",
+    container: Mapping[str, Any] | None = None,
 ) -> PodView:
-    container: dict[str, Any] = {"name": "c", "image": "i", "resources": {"requests": dict(requests or {})}}
+    container = {
+        "name": "c",
+        "image": "i",
+        "resources": {"requests": dict(requests or {})},
+        **(container or {}),
+    }
     if host_port:
         container["ports"] = [{"containerPort": host_port, "hostPort": host_port}]
     if readiness_s:

@@ -113,6 +113,43 @@ async def test_a_readiness_probe_delays_readiness_alone() -> None:
     assert conditions(ward.last)["Ready"] == "True"
 
 
+@pytest.mark.parametrize("probe", [{"httpGet": {"port": 80}}, {"tcpSocket": {"port": 80}}])
+async def test_a_container_that_only_waits_answers_no_probe_of_a_port(probe: dict[str, Any]) -> None:
+    ward = Ward()
+    waiting = {"image": "registry.k8s.io/pause:3.9", "readinessProbe": probe}
+    _, task = ward.live(pod(container=waiting))
+
+    await ward.clock.advance(600)
+    await task
+
+    assert (ward.last["phase"], conditions(ward.last)["Ready"]) == ("Running", "False")
+
+
+@pytest.mark.parametrize(
+    ("hook", "grace_s", "takes_s", "code"),
+    [
+        ({"exec": {"command": ["/bin/sh", "-c", "sleep 20"]}}, 60, 20, 0),
+        ({"sleep": {"seconds": 20}}, 60, 20, 0),
+        ({"sleep": {"seconds": 300}}, 30, 30, 137),
+        ({"exec": {"command": ["/bin/true"]}}, 60, 0, 0),
+    ],
+)
+async def test_hooks_before_the_end_take_their_time_within_the_grace_period(
+    hook: dict[str, Any], grace_s: int, takes_s: int, code: int
+) -> None:
+    ward = Ward(speed=10)
+    made = pod(phase="Running", grace_s=grace_s, container={"lifecycle": {"preStop": hook}})
+    ending = asyncio.ensure_future(ward.keeper.end(Run(made), HOST))
+
+    await ward.clock.advance(max(takes_s - 1, 0))
+    during = list(ward.api.written)
+    await ward.clock.advance(2)
+    await ending
+
+    assert during == []
+    assert ward.last["containerStatuses"][0]["state"]["terminated"]["exitCode"] == code
+
+
 async def test_a_refused_pod_fails_and_takes_no_room() -> None:
     ward = Ward()
     run, task = ward.live(pod(), Refusal("OutOfcpu", "no room"))

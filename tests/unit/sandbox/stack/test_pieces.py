@@ -7,13 +7,13 @@ import pytest
 
 from karpenter.sandbox.stack.home import Home
 from karpenter.sandbox.stack.manifests import default_pool, definitions, storage_class
-from karpenter.sandbox.stack.pieces import metrics_addresses, pieces, port_names
+from karpenter.sandbox.stack.pieces import FIRST, pieces
 from karpenter.sandbox.stack.record import Options, Record
 
 
 def a_record(**options: Any) -> Record:
     made = Options(**options)
-    ports = {name: 1000 + number for number, name in enumerate(port_names(made))}
+    ports = {name: 1000 + number for number, name in enumerate(FIRST)}
     return Record(name="try-1", options=made, token="secret", ports=ports)
 
 
@@ -33,7 +33,7 @@ def test_the_api_and_the_model_come_first(home: Home) -> None:
         "ec2",
         "workloads",
         "kubelets",
-        "controller",
+        "system-node",
     ]
 
 
@@ -44,39 +44,23 @@ def test_the_token_is_not_on_a_command_line(home: Home) -> None:
     assert made[0].environ["KARPENTER_SANDBOX_TOKEN"] == "secret"  # noqa: S105
 
 
-def test_replicas_have_ports_of_their_own(home: Home) -> None:
-    record = a_record(replicas=2)
-    found = {each.name: each for each in pieces(home, record)}
-
-    assert len(set(record.ports.values())) == len(record.ports) == 6
-    assert found["controller"].address != found["controller-2"].address
-    assert len(set(metrics_addresses(record))) == 2
-
-
 def test_everything_listens_on_loopback_only(home: Home) -> None:
-    controller = pieces(home, a_record())[-1]
-
-    assert flag(controller.arguments, "--bind-address") == "127.0.0.1"
-    assert all("//127.0.0.1:" in each.address for each in pieces(home, a_record(replicas=2)) if each.address)
+    assert all("//127.0.0.1:" in each.address for each in pieces(home, a_record()) if each.address)
 
 
 @pytest.mark.parametrize(
-    ("speed", "grace", "lease", "registration"),
-    [
-        (1, "40000ms", "10000ms", "900000ms"),
-        (4, "10000ms", "2500ms", "225000ms"),
-        (500, "8000ms", "2000ms", "10000ms"),
-    ],
+    ("speed", "grace", "lease"),
+    [(1, "40000ms", "10000ms"), (4, "10000ms", "2500ms"), (500, "8000ms", "2000ms")],
 )
 def test_a_speed_shortens_timeouts_but_not_below_what_a_busy_machine_keeps(
-    home: Home, speed: float, grace: str, lease: str, registration: str
+    home: Home, speed: float, grace: str, lease: str
 ) -> None:
     found = {each.name: each.arguments for each in pieces(home, a_record(speed=speed))}
 
     assert flag(found["ec2"], "--speed") == f"{speed:g}"
     assert flag(found["workloads"], "--node-grace") == grace
     assert flag(found["kubelets"], "--lease-period") == lease
-    assert flag(found["controller"], "--registration-timeout") == registration
+    assert flag(found["system-node"], "--lease-period") == lease
 
 
 def test_the_manifests_that_come_with_it_are_ours() -> None:
@@ -103,27 +87,33 @@ def test_name_and_version_of_the_cluster_reach_every_program(home: Home) -> None
     found = {each.name: each.arguments for each in pieces(home, record)}
 
     assert flag(found["kube"], "--kubernetes-version") == flag(found["ec2"], "--cluster-version") == "1.32"
-    assert flag(found["ec2"], "--cluster-name") == flag(found["controller"], "--cluster-name") == "prod"
-    assert flag(found["controller"], "--interruption-queue") == "prod"
+    assert flag(found["ec2"], "--cluster-name") == flag(found["system-node"], "--cluster-name") == "prod"
+    assert flag(found["system-node"], "--kubernetes-version") == "1.32"
     assert flag(found["ec2"], "--instance-profile") == "KarpenterNodeInstanceProfile-prod"
 
 
-def test_settings_reach_the_controller_and_win_over_those_of_the_sandbox(home: Home) -> None:
-    settings = {"interruption-queue": "mine", "log-level": "debug", "default-instance-profile": "p"}
+def test_the_default_instance_profile_is_made_beside_the_one_that_notes_make(home: Home) -> None:
+    settings = {"default-instance-profile": "p"}
     found = {each.name: each.arguments for each in pieces(home, a_record(settings=settings))}
 
-    assert flag(found["controller"], "--interruption-queue") == "mine"
-    assert flag(found["controller"], "--log-level") == "debug"
     assert found["ec2"][-4:] == (
         *("--instance-profile", "KarpenterNodeInstanceProfile-sandbox"),
         *("--instance-profile", "p"),
     )
 
 
-def test_a_bare_account_has_no_queue_and_no_instance_profile(home: Home) -> None:
+def test_a_bare_account_has_no_instance_profile(home: Home) -> None:
     record = a_record(bare=True, settings={"default-instance-profile": "p"})
     found = {each.name: each.arguments for each in pieces(home, record)}
 
     assert found["ec2"][-1] == "--bare"
     assert "--instance-profile" not in found["ec2"]
-    assert flag(found["controller"], "--interruption-queue") == ""
+
+
+def test_the_system_node_runs_our_controller_or_another_program_for_the_same_pods(home: Home) -> None:
+    ours, other = pieces(home, a_record())[-1], pieces(home, a_record(controller_program="/bin/other"))[-1]
+
+    assert flag(ours.arguments, "--program") == "karpenter=karpenter"
+    assert flag(other.arguments, "--program") == "karpenter=/bin/other"
+    assert ours.environ["KUBECONFIG"] == str(home.kubeconfig)
+    assert ours.environ["AWS_ENDPOINT_URL"] == a_record().ec2

@@ -61,10 +61,24 @@ _Filter: TypeAlias = tuple[str, tuple[str, ...]]
 
 
 class AmiSelectionError(KarpenterError):
-    """A node class whose selectors give no image; ``reason`` is that of the condition AMIsReady."""
+    """A node class whose selectors give no image.
+
+    Attributes:
+        node_class: The name of the class.
+        reason: That of the condition AMIsReady.
+        notes: What is known of images that were found and cannot be used.
+        known_as: Karpenter's own sentence for it, if it has one and there is nothing more exact to say.
+    """
 
     def __init__(
-        self, node_class: str, problem: str, *, reason: str, hint: str = "", notes: tuple[Note, ...] = ()
+        self,
+        node_class: str,
+        problem: str,
+        *,
+        reason: str,
+        hint: str = "",
+        notes: tuple[Note, ...] = (),
+        known_as: str = "",
     ) -> None:
         told = "".join(f"; {note}" for note in notes)
         super().__init__(
@@ -74,6 +88,7 @@ class AmiSelectionError(KarpenterError):
         self.node_class = node_class
         self.reason = reason
         self.notes = notes
+        self.known_as = "" if notes else known_as
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +160,7 @@ class Amis:
                 hint=""
                 if notes
                 else "check ids, names, tags, owners and the region; images must be available",
+                known_as="AMISelector did not match any AMIs",
             )
         found = Images(images, tuple(notes))
         self._found.set(key, found)

@@ -126,7 +126,8 @@ class InstanceHealth:
             for each in status.get(field, {}).get("Details", ())
             if isinstance(since := each.get("ImpairedSince"), datetime)
         ]
-        return min(told, default=seen)
+        # EC2's clock may be ahead of ours; what we have seen fail for two minutes has.
+        return min((*told, seen))
 
 
 async def scheduled_events(aws: Aws) -> dict[str, Interruption]:

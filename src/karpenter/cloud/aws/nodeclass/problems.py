@@ -49,12 +49,15 @@ class Problem:
         message: What is wrong, naming the field.
         hint: What to do next.
         is_verdict: Whether it is about the class; if not, only AWS could not be asked.
+        known_as: Karpenter's own sentence for it, which tools compare with; the condition has it alone, and the event
+            says the rest.
     """
 
     reason: str
     message: str
     hint: str = ""
     is_verdict: bool = True
+    known_as: str = ""
 
     def __str__(self) -> str:
         return f"{self.message} (hint: {self.hint})" if self.hint else self.message
@@ -82,10 +85,11 @@ def problem_of(error: KarpenterError, *, field: str, reason: str) -> Problem:
     if isinstance(error, AwsUnreachableError):
         return Problem(UNREACHABLE, f"{field}: {error.message}", error.hint, is_verdict=False)
     own: str = getattr(error, "reason", "") or reason
+    known_as: str = getattr(error, "known_as", "")
     message = (
         error.message if field in error.message or "spec." in error.message else f"{field}: {error.message}"
     )
-    return Problem(own, message, error.hint)
+    return Problem(own, message, error.hint, known_as=known_as)
 
 
 def _refused(error: AwsError, field: str, reason: str) -> Problem:

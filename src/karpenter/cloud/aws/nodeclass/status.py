@@ -68,6 +68,11 @@ _NOTE_REASONS: Final = {
     NoteKind.PARAMETER_NOT_FOUND: "SSMParameterNotFound",
     NoteKind.PARAMETER_NOT_AN_IMAGE: "SSMParameterNotAnImage",
 }
+# Karpenter's sentences for selectors that match nothing.
+_KNOWN_AS: Final = {
+    SUBNETS_NOT_FOUND: "SubnetSelector did not match any Subnets",
+    SECURITY_GROUPS_NOT_FOUND: "SecurityGroupSelector did not match any SecurityGroups",
+}
 _MESSAGE_CHARACTERS: Final = 4096
 
 
@@ -167,10 +172,19 @@ class _Draft:
         self.conditions = self.conditions.true(condition, self.clock.now(), message=message)
         self.look_again_s = min(self.look_again_s, again_s)
 
+    def awaits(self, condition: str, problem: Problem) -> None:
+        """Note a problem that may end by itself: IAM tells of a new role late. It is Unknown, as with Karpenter."""
+        self.problems[condition] = problem
+        message = str(problem)[:_MESSAGE_CHARACTERS]
+        self.conditions = self.conditions.unknown(
+            condition, self.clock.now(), reason=problem.reason, message=message
+        )
+        self.look_again_s = min(self.look_again_s, _AFTER_OUTAGE_S)
+
     def fails(self, condition: str, problem: Problem) -> bool:
         """Note a problem, and tell whether what was found before is void now."""
         self.problems[condition] = problem
-        now, message = self.clock.now(), str(problem)[:_MESSAGE_CHARACTERS]
+        now, message = self.clock.now(), (problem.known_as or str(problem))[:_MESSAGE_CHARACTERS]
         if problem.is_verdict:
             self.conditions = self.conditions.false(condition, now, reason=problem.reason, message=message)
             self.look_again_s = min(self.look_again_s, _AFTER_FAILURE_S)
@@ -325,8 +339,12 @@ class NodeClassStatus:
         try:
             name = await self._parts.profiles.resolve(draft.node_class)
         except KarpenterError as error:
-            missing = ROLE_NOT_FOUND if isinstance(error, RoleNotFoundError) else PROFILE_FAILED
-            problem = problem_of(error, field="spec.role", reason=missing)
+            if isinstance(error, RoleNotFoundError):
+                problem = problem_of(error, field="spec.role", reason=ROLE_NOT_FOUND)
+                draft.awaits(conditions.INSTANCE_PROFILE_READY, problem)
+                draft.status = replace(draft.status, instance_profile="")
+                return
+            problem = problem_of(error, field="spec.role", reason=PROFILE_FAILED)
             if draft.fails(conditions.INSTANCE_PROFILE_READY, problem):
                 draft.status = replace(draft.status, instance_profile="")
             return
@@ -409,6 +427,7 @@ def _none_found(reason: str, selector: str, noun: str, is_empty: bool) -> Proble
         reason,
         f"{selector}: no {noun} matches any term",
         f"check ids, tags and region; a {noun} must carry every tag of a term",
+        known_as=_KNOWN_AS[reason],
     )
 
 

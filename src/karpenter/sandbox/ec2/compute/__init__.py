@@ -9,17 +9,22 @@
 ``types``           instance types and their offers, from the catalogue of facts
 ``prices``          list and spot prices over model time
 ``network``         networks, subnets, security groups, zones
+``addresses``       addresses and host names
+``localzones``      Local Zones and the way to opt in to them
 ``images``          machine images
 ``templates``       launch templates
 ``launching``       launch parameters checked and made into a plan
 ``fleet``           CreateFleet: which pools give how many instances, and why the others did not
 ``running``         RunInstances
 ``instances``       the life of an instance
-``describing``      how instances are seen and ended from outside
+``describing``      how instances are seen from outside
+``attributes``      one attribute of one instance
+``ending``          how instances are ended from outside
 ``status``          status checks and announced events
 ``attachments``     volumes, network interfaces, spot requests
 ``capacity``        pools, scripted errors, quotas, failures
 ``reservations``    capacity reservations
+``allocations``     interruptible capacity reservations
 ``placement``       placement groups
 ``tags``            tags on anything
 ``tokens``          ClientToken: the same request told twice is done once
@@ -30,6 +35,7 @@
 ``changes``         all of this changed by data, from a scenario file or an administrator
 ``fields``          typed fields of such data
 ``interruptions``   what AWS does to running instances
+``userdata``        what user data does to its machine
 ``nodeside``        the machines as whoever plays the kubelets sees them
 ``overview``        the account as one readable document
 ``ids``             ids and repeatable chance

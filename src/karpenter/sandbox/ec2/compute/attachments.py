@@ -6,14 +6,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from karpenter.sandbox.ec2.compute.addresses import private_dns_name, public_dns_name
 from karpenter.sandbox.ec2.compute.filters import Field
 from karpenter.sandbox.ec2.compute.listing import describe, tag_list
-from karpenter.sandbox.ec2.compute.network import private_dns_name
 from karpenter.sandbox.ec2.compute.records import Disk, Interface, SpotRequest
 from karpenter.sandbox.ec2.compute.seam import Params
 from karpenter.sandbox.ec2.compute.store import Store
 
-__all__ = ["describe_network_interfaces", "describe_spot_instance_requests", "describe_volumes"]
+__all__ = [
+    "association",
+    "describe_network_interfaces",
+    "describe_spot_instance_requests",
+    "describe_volumes",
+    "ipv6_view",
+]
 
 _DISK_FIELDS: Final[Mapping[str, Field]] = {
     "volume-id": lambda disk: disk.id,
@@ -86,7 +92,7 @@ def _volume(ec2: Store, disk: Disk) -> dict[str, Any]:
 
 
 def _interface(ec2: Store, each: Interface) -> dict[str, Any]:
-    return {
+    view: dict[str, Any] = {
         "NetworkInterfaceId": each.id,
         "OwnerId": ec2.account.id,
         "SubnetId": each.subnet_id,
@@ -102,9 +108,38 @@ def _interface(ec2: Store, each: Interface) -> dict[str, Any]:
             "InstanceId": each.instance_id,
             "DeviceIndex": each.spec.get("DeviceIndex") or 0,
             "NetworkCardIndex": each.spec.get("NetworkCardIndex") or 0,
+            "DeleteOnTermination": each.spec.get("DeleteOnTermination", True),
             "Status": "attached",
         },
         "TagSet": tag_list(each.tags),
+        **ipv6_view(each),
+    }
+    # EC2 shows the settings only where the launch had some.
+    if tracking := each.spec.get("ConnectionTrackingSpecification"):
+        view["ConnectionTrackingConfiguration"] = tracking
+    if each.public_address:
+        view["Association"] = association(ec2, each)
+    return view
+
+
+def association(ec2: Store, each: Interface) -> dict[str, Any]:
+    """Return the public address of an interface as EC2 shows it; the address is Amazon's."""
+    return {
+        "IpOwnerId": "amazon",
+        "PublicIp": each.public_address,
+        "PublicDnsName": public_dns_name(ec2.account.region, each.public_address),
+    }
+
+
+def ipv6_view(each: Interface) -> dict[str, Any]:
+    """Return the IPv6 addresses and prefixes of an interface as EC2 shows them."""
+    primary = bool(each.spec.get("PrimaryIpv6"))
+    return {
+        "Ipv6Addresses": [
+            {"Ipv6Address": address, "IsPrimaryIpv6": primary and index == 0}
+            for index, address in enumerate(each.ipv6_addresses)
+        ],
+        "Ipv6Prefixes": [{"Ipv6Prefix": prefix} for prefix in each.ipv6_prefixes],
     }
 
 

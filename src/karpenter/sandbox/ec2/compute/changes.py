@@ -129,6 +129,7 @@ def _settings(ec2: Store, row: Fields) -> Deed:
     new = Settings(
         pending_s=row.lag("pendingSeconds", now.pending_s),
         shutting_down_s=row.lag("shuttingDownSeconds", now.shutting_down_s),
+        image_copy_s=row.lag("imageCopySeconds", now.image_copy_s),
         terminated_kept_s=row.number("terminatedKeptSeconds", now.terminated_kept_s),
         launch_lag_s=row.lag("launchLagSeconds", now.launch_lag_s),
         state_lag_s=row.lag("stateLagSeconds", now.state_lag_s),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DescribeInstances, TerminateInstances and GetConsoleOutput: how instances are seen and ended from outside.
+"""DescribeInstances and GetConsoleOutput: how instances are seen from outside.
 
 An instance is shown as lists see it. Its item is made once and kept until what is seen changes; on the wire it is
 kept as XML, so that a listing of thousands is a join of texts. Exact filters on tags and states go through indexes.
@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
+from karpenter.sandbox.ec2.compute.addresses import host_name, private_dns_name, public_dns_name
+from karpenter.sandbox.ec2.compute.attachments import association, ipv6_view
 from karpenter.sandbox.ec2.compute.filters import Field, cut, matching
-from karpenter.sandbox.ec2.compute.instances import USER_SHUTDOWN, terminate, visible
+from karpenter.sandbox.ec2.compute.instances import visible
 from karpenter.sandbox.ec2.compute.listing import tag_list, unknown_id
-from karpenter.sandbox.ec2.compute.network import private_dns_name
 from karpenter.sandbox.ec2.compute.records import STATE_CODES, Instance, Interface
-from karpenter.sandbox.ec2.compute.seam import Params, missing, stop_if_dry_run
+from karpenter.sandbox.ec2.compute.seam import Params
 from karpenter.sandbox.ec2.compute.store import Store
 from karpenter.sandbox.ec2.contract import ModelError, Rendered
 
@@ -26,13 +27,22 @@ __all__ = [
     "find_instances",
     "get_console_output",
     "instance_view",
-    "terminate_instances",
+    "named_instances",
+    "state_view",
     "warm",
 ]
 
 _CLOSING: Final = "</item>"
 _GONE: Final = frozenset(
-    {"SubnetId", "VpcId", "PrivateIpAddress", "PrivateDnsNameOptions", "SourceDestCheck"}
+    {
+        "SubnetId",
+        "VpcId",
+        "PrivateIpAddress",
+        "PublicIpAddress",
+        "Ipv6Address",
+        "PrivateDnsNameOptions",
+        "SourceDestCheck",
+    }
 )
 
 
@@ -123,44 +133,16 @@ def find_instances(
     filters = params.get("Filters") or ()
     chosen: Iterable[Instance]
     if params.get("InstanceIds"):
-        chosen = sorted(_named(ec2, params["InstanceIds"]), key=lambda each: each.seq)
+        chosen = sorted(named_instances(ec2, params["InstanceIds"]), key=lambda each: each.seq)
     else:
         chosen = _narrowed(ec2, filters)
     sights = matching([_Sight(each) for each in chosen if each.seen], filters, fields)
     return cut([sight.instance for sight in sights], params, lambda each: each.seq)
 
 
-def terminate_instances(ec2: Store, params: Params) -> dict[str, Any]:
-    """Answers TerminateInstances; one id that is not there refuses the whole call, a second time changes nothing."""
-    if not params.get("InstanceIds"):
-        raise missing("InstanceIds")
-    instances = _named(ec2, params["InstanceIds"])
-    for instance in instances:
-        if instance.data.get("DisableApiTermination"):
-            raise ModelError(
-                "OperationNotPermitted",
-                f"The instance '{instance.id}' may not be terminated. Modify its 'disableApiTermination' "
-                "instance attribute and try again.",
-            )
-    stop_if_dry_run(params)
-    now = ec2.now()
-    rows = []
-    for instance in instances:
-        before = instance.state
-        terminate(ec2, instance, now, USER_SHUTDOWN)
-        rows.append(
-            {
-                "InstanceId": instance.id,
-                "PreviousState": _state(before),
-                "CurrentState": _state(instance.state),
-            }
-        )
-    return {"TerminatingInstances": rows}
-
-
 def get_console_output(ec2: Store, params: Params) -> dict[str, Any]:
     """Answers GetConsoleOutput with what such a machine would have written by now."""
-    (instance,) = _named(ec2, [params["InstanceId"]])
+    (instance,) = named_instances(ec2, [params["InstanceId"]])
     lines = [f"[    0.000000] Linux version 6.12 ({instance.architecture})"]
     if instance.state != "pending":
         lines.append("[    3.114159] cloud-init: running user data")
@@ -175,7 +157,12 @@ def get_console_output(ec2: Store, params: Params) -> dict[str, Any]:
     }
 
 
-def _named(ec2: Store, ids: Sequence[str]) -> list[Instance]:
+def named_instances(ec2: Store, ids: Sequence[str]) -> list[Instance]:
+    """Return the instances of the ids, each once.
+
+    Raises:
+        ModelError: One is malformed, not there, or not visible yet.
+    """
     for each in ids:
         if not each.startswith("i-"):
             raise ModelError("InvalidInstanceID.Malformed", f'Invalid id: "{each}"')
@@ -251,7 +238,7 @@ def _changing(instance: Instance) -> dict[str, Any]:
     seen = instance.seen
     reason = seen.reason if seen else instance.reason
     view: dict[str, Any] = {
-        "State": _state(seen.state if seen else instance.state),
+        "State": state_view(seen.state if seen else instance.state),
         "StateTransitionReason": seen.transition if seen else instance.transition,
         "Tags": tag_list(seen.tags if seen else instance.tags),
     }
@@ -285,7 +272,9 @@ def _lasting(ec2: Store, instance: Instance) -> dict[str, Any]:
         "CapacityReservationSpecification": instance.data.get("CapacityReservationSpecification")
         or {"CapacityReservationPreference": "open"},
         "ProductCodes": [],
-        "PublicDnsName": "",
+        "PublicDnsName": public_dns_name(ec2.account.region, instance.public_address)
+        if instance.public_address
+        else "",
     }
     optional = {
         "Platform": "Windows" if instance.platform else "",
@@ -293,6 +282,8 @@ def _lasting(ec2: Store, instance: Instance) -> dict[str, Any]:
         "SpotInstanceRequestId": instance.spot_request_id,
         "CapacityReservationId": instance.capacity_reservation_id,
         "KeyName": instance.data.get("KeyName"),
+        "PublicIpAddress": instance.public_address,
+        "Ipv6Address": next((each for nic in instance.interfaces for each in nic.ipv6_addresses), ""),
         "CpuOptions": instance.data.get("CpuOptions"),
         "IamInstanceProfile": instance.profile_arn
         and {"Arn": instance.profile_arn, "Id": instance.profile_id},
@@ -301,7 +292,8 @@ def _lasting(ec2: Store, instance: Instance) -> dict[str, Any]:
     return view | _attachments(ec2, instance)
 
 
-def _state(name: str) -> dict[str, Any]:
+def state_view(name: str) -> dict[str, Any]:
+    """Return a state as EC2 shows it."""
     return {"Code": STATE_CODES[name], "Name": name}
 
 
@@ -342,8 +334,8 @@ def _attachments(ec2: Store, instance: Instance) -> dict[str, Any]:
         "SubnetId": instance.subnet_id,
         "VpcId": instance.vpc_id,
         "PrivateIpAddress": instance.address,
-        "PrivateDnsName": private_dns_name(ec2.account.region, instance.address),
-        "PrivateDnsNameOptions": instance.data.get("PrivateDnsNameOptions") or {"HostnameType": "ip-name"},
+        "PrivateDnsName": host_name(ec2.account.region, instance),
+        "PrivateDnsNameOptions": instance.host_names,
         "SourceDestCheck": True,
         "SecurityGroups": ec2.groups_named(instance.groups),
         "NetworkInterfaces": [_interface(ec2, instance, each) for each in instance.interfaces],
@@ -377,7 +369,7 @@ def _interface(ec2: Store, instance: Instance, interface: Interface) -> dict[str
         "PrivateIpAddress": interface.address,
         "PrivateDnsName": dns,
         "PrivateIpAddresses": [],
-        "Ipv6Addresses": [],
+        **ipv6_view(interface),
         "Groups": ec2.groups_named(interface.groups),
         "Attachment": {
             "AttachmentId": interface.id.replace("eni-", "eni-attach-"),
@@ -392,6 +384,9 @@ def _interface(ec2: Store, instance: Instance, interface: Interface) -> dict[str
         view["PrivateIpAddresses"] = [
             {"Primary": True, "PrivateIpAddress": interface.address, "PrivateDnsName": dns}
         ]
+    if interface.public_address:
+        view["Association"] = association(ec2, interface)
+        view["PrivateIpAddresses"][0]["Association"] = view["Association"]
     if tracking := interface.spec.get("ConnectionTrackingSpecification"):
         view["ConnectionTrackingConfiguration"] = tracking
     return view

@@ -9,10 +9,14 @@ from functools import partial
 from typing import Any, Final
 
 from karpenter.sandbox.ec2.compute import (
+    allocations,
     attachments,
+    attributes,
     describing,
+    ending,
     fleet,
     images,
+    localzones,
     network,
     placement,
     reservations,
@@ -114,9 +118,14 @@ def _spot_price_history(ec2: Store, params: Params) -> Mapping[str, Any]:
 
 
 ACTIONS: Final[Mapping[str, Action]] = {
+    "AssociateSubnetCidrBlock": network.associate_subnet_cidr_block,
     "CancelCapacityReservation": reservations.cancel_capacity_reservation,
+    "CopyImage": images.copy_image,
     "CreateCapacityReservation": reservations.create_capacity_reservation,
     "CreateFleet": fleet.create_fleet,
+    "CreateInterruptibleCapacityReservationAllocation": (
+        allocations.create_interruptible_capacity_reservation_allocation
+    ),
     "CreateLaunchTemplate": templates.create_launch_template,
     "CreateLaunchTemplateVersion": templates.create_launch_template_version,
     "CreatePlacementGroup": placement.create_placement_group,
@@ -135,6 +144,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "DescribeCapacityReservations": reservations.describe_capacity_reservations,
     "DescribeFleets": fleet.describe_fleets,
     "DescribeImages": images.describe_images,
+    "DescribeInstanceAttribute": attributes.describe_instance_attribute,
     "DescribeInstanceStatus": status.describe_instance_status,
     "DescribeInstanceTypeOfferings": types.describe_instance_type_offerings,
     "DescribeInstanceTypes": types.describe_instance_types,
@@ -154,16 +164,24 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "DisableImageDeprecation": images.disable_image_deprecation,
     "EnableImageDeprecation": images.enable_image_deprecation,
     "GetConsoleOutput": describing.get_console_output,
+    "ModifyAvailabilityZoneGroup": localzones.modify_availability_zone_group,
     "ModifyCapacityReservation": reservations.modify_capacity_reservation,
+    "ModifySubnetAttribute": network.modify_subnet_attribute,
     "RegisterImage": images.register_image,
     "RunInstances": running.run_instances,
-    "TerminateInstances": describing.terminate_instances,
+    "StopInstances": ending.stop_instances,
+    "TerminateInstances": ending.terminate_instances,
+    "UpdateInterruptibleCapacityReservationAllocation": (
+        allocations.update_interruptible_capacity_reservation_allocation
+    ),
 }
 
 _IDEMPOTENT: Final = frozenset(
     {
+        "CopyImage",
         "CreateCapacityReservation",
         "CreateFleet",
+        "CreateInterruptibleCapacityReservationAllocation",
         "CreateLaunchTemplate",
         "CreateLaunchTemplateVersion",
         "RunInstances",

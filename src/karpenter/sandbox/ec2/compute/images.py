@@ -7,12 +7,14 @@ them, as EC2 does. ``Owners`` takes account ids and the words self, amazon and a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from karpenter import facts
 from karpenter.sandbox.ec2.compute.filters import Field
-from karpenter.sandbox.ec2.compute.listing import by_ids, describe, spec_tags, tag_list
+from karpenter.sandbox.ec2.compute.listing import by_ids, describe, spec_tags, tag_list, unknown_id
 from karpenter.sandbox.ec2.compute.records import Image
 from karpenter.sandbox.ec2.compute.seam import Params, invalid, missing, stop_if_dry_run
 from karpenter.sandbox.ec2.compute.store import Store
@@ -20,6 +22,7 @@ from karpenter.sandbox.ec2.contract import ModelError
 
 __all__ = [
     "add_image",
+    "copy_image",
     "deregister_image",
     "describe_images",
     "disable_image_deprecation",
@@ -29,6 +32,7 @@ __all__ = [
     "register_image",
 ]
 
+_NAME: Final = re.compile(r"[A-Za-z0-9()\[\] ./\-'@_]{3,128}")
 _ARCHITECTURES: Final = ("x86_64", "arm64", "i386", "x86_64_mac", "arm64_mac")
 _FIELDS: Final[Mapping[str, Field]] = {
     "image-id": lambda image: image.id,
@@ -118,14 +122,10 @@ def is_deprecated(image: Image, now: datetime) -> bool:
 
 def register_image(ec2: Store, params: Params) -> dict[str, Any]:
     """Answers RegisterImage; the name must be new among the account's own images."""
-    name = params.get("Name")
-    if not name:
-        raise missing("Name")
+    name = _new_name(ec2, params)
     architecture = params.get("Architecture") or "i386"
     if architecture not in _ARCHITECTURES:
         raise invalid(architecture, "architecture")
-    if any(image.name == name and image.owner == ec2.account.id for image in ec2.images.values()):
-        raise ModelError("InvalidAMIName.Duplicate", f"AMI name {name} is already in use by AMI")
     tags = spec_tags(params.get("TagSpecifications"), "image")
     stop_if_dry_run(params)
     image = add_image(
@@ -138,6 +138,52 @@ def register_image(ec2: Store, params: Params) -> dict[str, Any]:
         tags=tags,
         public=False,
     )
+    return {"ImageId": image.id}
+
+
+def copy_image(ec2: Store, params: Params) -> dict[str, Any]:
+    """Answer CopyImage: the account's own private image, pending until the copy is done."""
+    name = _new_name(ec2, params)
+    region = params["SourceRegion"]
+    if region not in facts.regions():
+        raise invalid(region, "sourceRegion")
+    if region != ec2.account.region:
+        # The model has one region, so that there is no image anywhere else.
+        raise unknown_id(params["SourceImageId"])
+    (source,) = by_ids(ec2.images, [params["SourceImageId"]])
+    if source.state != "available":
+        raise ModelError("InvalidRequest", f"The image {source.id} is {source.state} and cannot be copied.")
+    for each in params.get("TagSpecifications") or ():
+        if each.get("ResourceType") not in {"image", "snapshot"}:
+            raise invalid(
+                each.get("ResourceType"), "resourceType", "An image and its snapshots can be tagged."
+            )
+    if params.get("KmsKeyId") and not params.get("Encrypted"):
+        raise ModelError(
+            "InvalidParameterCombination", "A KMS key is for copies whose parameter encrypted is set."
+        )
+    tags = dict(source.tags) if params.get("CopyImageTags") and source.owner == ec2.account.id else {}
+    tags |= spec_tags(params.get("TagSpecifications"), "image")
+    stop_if_dry_run(params)
+    image = add_image(
+        ec2,
+        name=name,
+        architecture=source.architecture,
+        description=params.get("Description")
+        or f"[Copied {source.id} from {region}] {source.description}".strip(),
+        platform=source.platform,
+        root_device=source.root_device,
+        disks=[_copied_disk(ec2, disk, params) for disk in source.disks],
+        tags=tags,
+        public=False,
+    )
+    image.state, image.source_id, image.source_region = "pending", source.id, region
+
+    def finish(_: datetime) -> None:
+        image.state = "available"
+
+    done = ec2.now() + ec2.drawn(ec2.settings.image_copy_s, "copy", image.id)
+    ec2.timers.at(done, f"{image.id} is copied", finish)
     return {"ImageId": image.id}
 
 
@@ -168,6 +214,35 @@ def disable_image_deprecation(ec2: Store, params: Params) -> dict[str, Any]:
 def iso(moment: datetime) -> str:
     """Gives a moment as EC2 writes it into text fields."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+
+
+def _new_name(ec2: Store, params: Params) -> str:
+    """Return the name of an image to be, which is well-formed and new among the account's own images."""
+    name: str = params.get("Name") or ""
+    if not name:
+        raise missing("Name")
+    if not _NAME.fullmatch(name):
+        raise ModelError(
+            "InvalidAMIName.Malformed",
+            f"The AMI name {name!r} is not 3 to 128 letters, digits and the characters ()[] ./-'@_",
+        )
+    taken = (each.id for each in ec2.images.values() if each.name == name and each.owner == ec2.account.id)
+    if other := next(taken, None):
+        raise ModelError("InvalidAMIName.Duplicate", f"AMI name {name} is already in use by AMI {other}")
+    return name
+
+
+def _copied_disk(ec2: Store, disk: Mapping[str, Any], params: Params) -> dict[str, Any]:
+    """Return a copy's disk: a snapshot of its own, encrypted if the copy is."""
+    ebs = disk.get("Ebs")
+    if not ebs:
+        return dict(disk)
+    copied = {**ebs, "SnapshotId": ec2.ids.next("snap")}
+    if params.get("Encrypted"):
+        copied["Encrypted"] = True
+        if params.get("KmsKeyId"):
+            copied["KmsKeyId"] = params["KmsKeyId"]
+    return {**disk, "Ebs": copied}
 
 
 def _own(ec2: Store, params: Params) -> Image:
@@ -206,4 +281,6 @@ def _view(image: Image) -> dict[str, Any]:
         view["Platform"] = "Windows"
     if image.deprecated_at:
         view["DeprecationTime"] = iso(image.deprecated_at)
+    if image.source_id:
+        view |= {"SourceImageId": image.source_id, "SourceImageRegion": image.source_region}
     return view

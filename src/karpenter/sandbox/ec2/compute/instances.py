@@ -13,10 +13,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from karpenter.sandbox.ec2.compute.addresses import (
+    free_addresses,
+    gets_public_address,
+    host_names,
+    ipv6_of,
+    public_address,
+    take_addresses,
+)
 from karpenter.sandbox.ec2.compute.capacity import Pool, refusal
 from karpenter.sandbox.ec2.compute.launching import Plan, address_count
 from karpenter.sandbox.ec2.compute.listing import spec_tags
-from karpenter.sandbox.ec2.compute.network import free_addresses, take_addresses
 from karpenter.sandbox.ec2.compute.placement import choose_partition, refuse_if_full
 from karpenter.sandbox.ec2.compute.records import (
     CapacityReservation,
@@ -30,6 +37,7 @@ from karpenter.sandbox.ec2.compute.records import (
 from karpenter.sandbox.ec2.compute.reservations import enter, find_room
 from karpenter.sandbox.ec2.compute.seam import Params
 from karpenter.sandbox.ec2.compute.store import Change, Store
+from karpenter.sandbox.ec2.compute.userdata import panic_after
 
 __all__ = [
     "NODE_CLASS_TAG",
@@ -38,6 +46,7 @@ __all__ = [
     "begin",
     "create",
     "publish_tags",
+    "stop",
     "terminate",
     "undo",
     "visible",
@@ -48,6 +57,7 @@ NODE_CLASS_TAG: Final = "karpenter.k8s.aws/ec2nodeclass"
 USER_SHUTDOWN: Final = StateReason(
     "Client.UserInitiatedShutdown", "Client.UserInitiatedShutdown: User initiated shutdown"
 )
+_STATUS_CHECKS_EVERY: Final = timedelta(minutes=1)
 _BLOCK_LEAD: Final = timedelta(minutes=30)
 """How long before the end of a capacity block EC2 ends its instances."""
 _BLOCK_END: Final = StateReason(
@@ -163,7 +173,7 @@ def _plan_trouble(ec2: Store, instance: Instance, at: datetime) -> None:
 
 def undo(ec2: Store, instance: Instance) -> None:
     """Takes back a made instance that was not begun."""
-    _release(ec2, instance)
+    _leave(ec2, instance)
     _detach(ec2, instance)
     ec2.drop(instance)
     ec2.spot_requests.pop(instance.spot_request_id, None)
@@ -178,10 +188,34 @@ def terminate(
         return
     instance.reason = reason
     instance.transition = transition or f"User initiated ({at:%Y-%m-%d %H:%M:%S} GMT)"
-    _release(ec2, instance)
+    _leave(ec2, instance)
     _set_state(ec2, instance, "shutting-down", at)
     gone = at + ec2.drawn(ec2.settings.shutting_down_s, "down", instance.id)
     ec2.timers.at(gone, f"{instance.id} is terminated", lambda due: _end(ec2, instance, due, None))
+
+
+def stop(ec2: Store, instance: Instance, at: datetime, reason: StateReason) -> None:
+    """Stop a running instance: its place and its public address are given back, all else stays.
+
+    An instance in another state is left alone.
+    """
+    if instance.state != "running":
+        return
+    instance.reason = reason
+    instance.transition = f"User initiated ({at:%Y-%m-%d %H:%M:%S} GMT)"
+    _release(ec2, instance)
+    instance.capacity_reservation_id = ""
+    for interface in instance.interfaces:
+        interface.public_address = ""
+    instance.lasting_xml = ""
+    _set_state(ec2, instance, "stopping", at)
+    stopped = at + ec2.drawn(ec2.settings.shutting_down_s, "stop", instance.id)
+    ec2.timers.at(stopped, f"{instance.id} is stopped", lambda due: _stopped(ec2, instance, due))
+
+
+def _stopped(ec2: Store, instance: Instance, at: datetime) -> None:
+    if instance.state == "stopping":
+        _set_state(ec2, instance, "stopped", at)
 
 
 def impair(instance: Instance, at: datetime, *, system: bool) -> None:
@@ -251,6 +285,7 @@ def _record(ec2: Store, plan: Plan, order: Order, at: datetime, launch_index: in
         platform=plan.image.platform,
         root_device=plan.image.root_device,
         hypervisor="xen",
+        host_names=host_names(plan.subnet, plan.data.get("PrivateDnsNameOptions") or {}),
     )
 
 
@@ -278,9 +313,11 @@ def _attach(
     for interface_spec in plan.interfaces:
         offsets = take_addresses(plan.subnet, address_count(interface_spec))
         address = str(plan.subnet.network[offsets[0]]) if offsets else ""
+        seq = ec2.next_seq()
+        addresses, prefixes = ipv6_of(plan.subnet, interface_spec, seq)
         interface = Interface(
             ec2.ids.next("eni"),
-            ec2.next_seq(),
+            seq,
             dict(tags["network-interface"]),
             instance.id,
             plan.subnet.id,
@@ -290,6 +327,11 @@ def _attach(
             tuple(interface_spec.get("Groups") or plan.groups),
             interface_spec,
             offsets,
+            public_address(seq)
+            if gets_public_address(plan.subnet, interface_spec, len(plan.interfaces))
+            else "",
+            addresses,
+            prefixes,
         )
         instance.interfaces.append(ec2.add(interface))
     if instance.capacity_type == "spot":
@@ -310,10 +352,17 @@ def _detach(ec2: Store, instance: Instance) -> None:
 
 
 def _release(ec2: Store, instance: Instance) -> None:
+    """Give back the place in the pool or the reservation."""
     pool = Pool(instance.instance_type, instance.zone, instance.capacity_type)
     ec2.capacity.count(pool, instance.vcpus, -1, reserved=bool(instance.capacity_reservation_id))
     if instance.capacity_reservation_id in ec2.reservations:
         ec2.reservations[instance.capacity_reservation_id].used_by.discard(instance.id)
+
+
+def _leave(ec2: Store, instance: Instance) -> None:
+    """Give back the places that an instance still has, for good."""
+    if instance.holds_capacity:
+        _release(ec2, instance)
     if instance.placement_group_id in ec2.placement_groups:
         ec2.placement_groups[instance.placement_group_id].members.discard(instance.id)
 
@@ -326,15 +375,29 @@ def _key_reason(ec2: Store, instance: Instance) -> StateReason | None:
 
 
 def _run(ec2: Store, instance: Instance, at: datetime) -> None:
-    if instance.state == "pending":
-        _set_state(ec2, instance, "running", at)
+    if instance.state != "pending":
+        return
+    _set_state(ec2, instance, "running", at)
+    pause = panic_after(instance.data)
+    if pause is not None:
+        ec2.timers.at(at + pause, f"{instance.id} panics", lambda due: _panic(ec2, instance, due))
+
+
+def _panic(ec2: Store, instance: Instance, at: datetime) -> None:
+    """Let a machine hang: nothing in it answers any more, and the next status check fails."""
+    if instance.state == "running":
+        instance.boot = "silent"
+        checked = at + _STATUS_CHECKS_EVERY
+        ec2.timers.at(
+            checked, f"{instance.id} fails its status check", lambda due: impair(instance, due, system=False)
+        )
 
 
 def _end(ec2: Store, instance: Instance, at: datetime, reason: StateReason | None) -> None:
     if instance.state == "terminated":
         return
     if instance.alive:
-        _release(ec2, instance)
+        _leave(ec2, instance)
     if reason:
         instance.reason = reason
         instance.transition = f"{reason.code.partition('.')[0]} initiated ({at:%Y-%m-%d %H:%M:%S} GMT)"

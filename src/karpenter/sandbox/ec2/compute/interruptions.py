@@ -43,8 +43,11 @@ _RESERVATION_END: Final = StateReason(
 )
 
 
-def interrupt_spot(ec2: Store, instances: Sequence[Instance], warning_s: float = 120.0) -> None:
-    """Warns of and then ends spot instances; whatever is no live spot instance is passed over."""
+def interrupt_spot(
+    ec2: Store, instances: Sequence[Instance], warning_s: float = 120.0, at: datetime | None = None
+) -> None:
+    """Warns of and then ends spot instances, from now on or a moment; what is no live spot instance is passed over."""
+    moment = at or ec2.now()
     for instance in instances:
         if instance.capacity_type != "spot" or not instance.alive:
             continue
@@ -53,8 +56,9 @@ def interrupt_spot(ec2: Store, instances: Sequence[Instance], warning_s: float =
             instance,
             "EC2 Spot Instance Interruption Warning",
             {"instance-id": instance.id, "instance-action": "terminate"},
+            moment,
         )
-        _end_later(ec2, instance, warning_s, _SPOT_END)
+        _end_later(ec2, instance, moment + timedelta(seconds=warning_s), _SPOT_END)
 
 
 def interrupt_reserved(ec2: Store, instances: Sequence[Instance], warning_s: float = 120.0) -> None:
@@ -71,15 +75,17 @@ def interrupt_reserved(ec2: Store, instances: Sequence[Instance], warning_s: flo
                 "capacity-reservation-id": instance.capacity_reservation_id,
                 "instance-action": "terminate",
             },
+            ec2.now(),
         )
-        _end_later(ec2, instance, warning_s, _RESERVATION_END)
+        _end_later(ec2, instance, ec2.now() + timedelta(seconds=warning_s), _RESERVATION_END)
 
 
-def recommend_rebalance(ec2: Store, instances: Sequence[Instance]) -> None:
+def recommend_rebalance(ec2: Store, instances: Sequence[Instance], at: datetime | None = None) -> None:
     """Recommends to move away from spot instances; others are passed over."""
     for instance in instances:
         if instance.capacity_type == "spot" and instance.alive:
-            _publish(ec2, instance, "EC2 Instance Rebalance Recommendation", {"instance-id": instance.id})
+            detail = {"instance-id": instance.id}
+            _publish(ec2, instance, "EC2 Instance Rebalance Recommendation", detail, at or ec2.now())
 
 
 def schedule_event(
@@ -135,13 +141,12 @@ def kill(ec2: Store, instances: Sequence[Instance], code: str = "", message: str
         terminate(ec2, instance, ec2.now(), reason)
 
 
-def _end_later(ec2: Store, instance: Instance, after_s: float, reason: StateReason) -> None:
-    due = ec2.now() + timedelta(seconds=after_s)
+def _end_later(ec2: Store, instance: Instance, due: datetime, reason: StateReason) -> None:
     end: Callable[[datetime], Any] = lambda at: terminate(  # noqa: E731 - one step of the timers
         ec2, instance, at, reason, f"{reason.code.partition('.')[0]} initiated ({at:%Y-%m-%d %H:%M:%S} GMT)"
     )
     ec2.timers.at(due, f"{instance.id} is interrupted", end)
 
 
-def _publish(ec2: Store, instance: Instance, detail_type: str, detail: dict[str, Any]) -> None:
-    ec2.bus.publish("aws.ec2", detail_type, detail, [ec2.account.arn(f"instance/{instance.id}")], ec2.now())
+def _publish(ec2: Store, instance: Instance, detail_type: str, detail: dict[str, Any], at: datetime) -> None:
+    ec2.bus.publish("aws.ec2", detail_type, detail, [ec2.account.arn(f"instance/{instance.id}")], at)

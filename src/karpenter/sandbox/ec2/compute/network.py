@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Networks, subnets, security groups and zones: the least that a launch stands on.
 
-Addresses are real: each interface takes one (or a prefix of sixteen) of its subnet's range and gives it back when
-its instance is gone. There are no routes, gateways or rules of security groups.
+There are no routes, gateways or rules of security groups.
 """
 
 from __future__ import annotations
@@ -14,12 +13,14 @@ from typing import Any, Final
 from karpenter import facts
 from karpenter.sandbox.ec2.compute.filters import Field, matching
 from karpenter.sandbox.ec2.compute.listing import by_ids, describe, spec_tags, tag_list
+from karpenter.sandbox.ec2.compute.localzones import local_zone, local_zones
 from karpenter.sandbox.ec2.compute.records import SecurityGroup, Subnet, Vpc
 from karpenter.sandbox.ec2.compute.seam import Params, invalid, missing, stop_if_dry_run
 from karpenter.sandbox.ec2.compute.store import Store
 from karpenter.sandbox.ec2.contract import ModelError
 
 __all__ = [
+    "associate_subnet_cidr_block",
     "create_security_group",
     "create_subnet",
     "create_vpc",
@@ -31,10 +32,13 @@ __all__ = [
     "describe_security_groups",
     "describe_subnets",
     "describe_vpcs",
-    "free_addresses",
-    "private_dns_name",
-    "take_addresses",
+    "modify_subnet_attribute",
 ]
+
+
+# Blocks of networks are /56 of a range for documentation, so that a mistake meets no stranger.
+_AMAZON_IPV6: Final = ipaddress.IPv6Network("2001:db8::/32")
+_IPV6_SUBNET_BITS: Final = 64
 
 
 def create_vpc(ec2: Store, params: Params) -> dict[str, Any]:
@@ -43,6 +47,8 @@ def create_vpc(ec2: Store, params: Params) -> dict[str, Any]:
     tags = spec_tags(params.get("TagSpecifications"), "vpc")
     stop_if_dry_run(params)
     vpc = ec2.add(Vpc(ec2.ids.next("vpc"), ec2.next_seq(), tags, str(cidr)))
+    if params.get("AmazonProvidedIpv6CidrBlock"):
+        vpc.ipv6_cidr = str(_AMAZON_IPV6[vpc.seq % 2**16 << 72]) + "/56"
     return {"Vpc": _vpc_view(ec2, vpc)}
 
 
@@ -70,6 +76,30 @@ def create_subnet(ec2: Store, params: Params) -> dict[str, Any]:
     subnet = Subnet(ec2.ids.next("subnet"), ec2.next_seq(), tags, vpc.id, zone, ec2.zones()[zone], network)
     subnet.ipv6_cidr = params.get("Ipv6CidrBlock") or ""
     return {"Subnet": _subnet_view(ec2, ec2.add(subnet))}
+
+
+def associate_subnet_cidr_block(ec2: Store, params: Params) -> dict[str, Any]:
+    """Answer AssociateSubnetCidrBlock: a /64 of the network's IPv6 block for a subnet that has none."""
+    (subnet,) = by_ids(ec2.subnets, [params["SubnetId"]])
+    text = params.get("Ipv6CidrBlock") or ""
+    try:
+        block = ipaddress.IPv6Network(text)
+    except ValueError as broken:
+        raise invalid(text, "ipv6CidrBlock", "This is not a valid IPv6 CIDR block.") from broken
+    of_vpc = ec2.vpcs[subnet.vpc_id].ipv6_cidr
+    if (
+        not of_vpc
+        or block.prefixlen != _IPV6_SUBNET_BITS
+        or not block.subnet_of(ipaddress.IPv6Network(of_vpc))
+    ):
+        raise ModelError("InvalidSubnet.Range", f"The IPv6 CIDR '{block}' is no /64 of the network's block.")
+    if subnet.ipv6_cidr or any(each.ipv6_cidr == str(block) for each in ec2.subnets.values()):
+        raise ModelError("InvalidSubnet.Conflict", f"The IPv6 CIDR '{block}' conflicts with another.")
+    subnet.ipv6_cidr = str(block)
+    return {
+        "SubnetId": subnet.id,
+        "Ipv6CidrBlockAssociation": _subnet_view(ec2, subnet)["Ipv6CidrBlockAssociationSet"][0],
+    }
 
 
 def delete_subnet(ec2: Store, params: Params) -> dict[str, Any]:
@@ -113,6 +143,47 @@ def delete_security_group(ec2: Store, params: Params) -> dict[str, Any]:
     stop_if_dry_run(params)
     ec2.drop(group)
     return {"Return": True, "GroupId": group.id}
+
+
+_SUBNET_SWITCHES: Final[Mapping[str, str]] = {
+    "AssignIpv6AddressOnCreation": "assigns_ipv6",
+    "MapPublicIpOnLaunch": "maps_public_ip",
+    "EnableDns64": "dns64",
+    "EnableResourceNameDnsARecordOnLaunch": "name_a_records",
+    "EnableResourceNameDnsAAAARecordOnLaunch": "name_aaaa_records",
+}
+_OUTPOST_ATTRIBUTES: Final = (
+    "MapCustomerOwnedIpOnLaunch",
+    "CustomerOwnedIpv4Pool",
+    "EnableLniAtDeviceIndex",
+    "DisableLniAtDeviceIndex",
+)
+_NEED_IPV6: Final = ("AssignIpv6AddressOnCreation", "EnableResourceNameDnsAAAARecordOnLaunch")
+
+
+def modify_subnet_attribute(ec2: Store, params: Params) -> dict[str, Any]:
+    """Answer ModifySubnetAttribute, one attribute in each call; it holds for later launches."""
+    (subnet,) = by_ids(ec2.subnets, [params["SubnetId"]])
+    if outpost := [name for name in _OUTPOST_ATTRIBUTES if name in params]:
+        raise ModelError(
+            "UnsupportedOperation", f"{outpost[0]} is for subnets on Outposts; {subnet.id} is not on one."
+        )
+    named = [name for name in (*_SUBNET_SWITCHES, "PrivateDnsHostnameTypeOnLaunch") if name in params]
+    if len(named) != 1:
+        raise ModelError("InvalidParameterCombination", "A call modifies exactly one attribute of a subnet.")
+    (attribute,) = named
+    if attribute == "PrivateDnsHostnameTypeOnLaunch":
+        if params[attribute] not in {"ip-name", "resource-name"}:
+            raise invalid(params[attribute], "privateDnsHostnameTypeOnLaunch")
+        stop_if_dry_run(params)
+        subnet.hostname_type = params[attribute]
+        return {}
+    on = bool((params[attribute] or {}).get("Value"))
+    if on and attribute in _NEED_IPV6 and not subnet.ipv6_cidr:
+        raise invalid("true", attribute, f"The subnet {subnet.id} has no IPv6 CIDR block.")
+    stop_if_dry_run(params)
+    setattr(subnet, _SUBNET_SWITCHES[attribute], on)
+    return {}
 
 
 _VPC_FIELDS: Final[Mapping[str, Field]] = {
@@ -171,20 +242,10 @@ def describe_security_groups(ec2: Store, params: Params) -> dict[str, Any]:
 
 def describe_availability_zones(ec2: Store, params: Params) -> dict[str, Any]:
     """Answers DescribeAvailabilityZones."""
-    rows = [
-        {
-            "State": "available",
-            "OptInStatus": "opt-in-not-required",
-            "Messages": [],
-            "RegionName": ec2.account.region,
-            "ZoneName": name,
-            "ZoneId": zone_id,
-            "GroupName": f"{ec2.account.region}-zg-1",
-            "NetworkBorderGroup": ec2.account.region,
-            "ZoneType": "availability-zone",
-        }
-        for name, zone_id in ec2.zones().items()
-    ]
+    known = dict(ec2.zones())
+    if params.get("AllAvailabilityZones"):
+        known |= {each.name: each.id for each in local_zones(ec2.account.region)}
+    rows = [_zone_view(ec2, name, zone_id) for name, zone_id in known.items()]
     fields: dict[str, Field] = {
         "zone-name": lambda row: row["ZoneName"],
         "zone-id": lambda row: row["ZoneId"],
@@ -221,44 +282,6 @@ def describe_regions(_ec2: Store, params: Params) -> dict[str, Any]:
     }
 
 
-def take_addresses(subnet: Subnet, count: int) -> tuple[int, ...]:
-    """Takes that many addresses of the subnet and gives their offsets.
-
-    Raises:
-        ModelError: There are not that many left.
-    """
-    if subnet.free_addresses < count:
-        raise ModelError(
-            "InsufficientFreeAddressesInSubnet",
-            f"There are not enough free addresses in subnet '{subnet.id}' to satisfy the requested number of "
-            "instances.",
-        )
-    found: list[int] = []
-    offset = subnet.next_offset
-    last = subnet.network.num_addresses - 2
-    while len(found) < count:
-        # Freshly freed addresses are used last, as EC2 tends to, so that a reader can tell machines apart.
-        if offset > last:
-            offset = 4
-        if offset not in subnet.taken:
-            subnet.taken.add(offset)
-            found.append(offset)
-        offset += 1
-    subnet.next_offset = offset
-    return tuple(found)
-
-
-def free_addresses(subnet: Subnet, offsets: tuple[int, ...]) -> None:
-    """Gives addresses back."""
-    subnet.taken.difference_update(offsets)
-
-
-def private_dns_name(region: str, address: str) -> str:
-    """Gives the host name that EC2 derives from an address."""
-    domain = "ec2.internal" if region == "us-east-1" else f"{region}.compute.internal"
-    return f"ip-{address.replace('.', '-')}.{domain}"
-
-
 def _network(cidr: str, parameter: str) -> ipaddress.IPv4Network:
     try:
         return ipaddress.IPv4Network(cidr)
@@ -283,6 +306,32 @@ def _zone(ec2: Store, params: Params) -> str:
     return zone
 
 
+def _zone_view(ec2: Store, name: str, zone_id: str) -> dict[str, Any]:
+    region = ec2.account.region
+    view = {
+        "State": "available",
+        "OptInStatus": "opt-in-not-required",
+        "Messages": [],
+        "RegionName": region,
+        "ZoneName": name,
+        "ZoneId": zone_id,
+        "GroupName": f"{region}-zg-1",
+        "NetworkBorderGroup": region,
+        "ZoneType": "availability-zone",
+    }
+    local = local_zone(region, name)
+    if local:
+        view |= {
+            "OptInStatus": "opted-in" if name in ec2.zones() else "not-opted-in",
+            "GroupName": local.group,
+            "NetworkBorderGroup": local.group,
+            "ZoneType": "local-zone",
+            "ParentZoneName": local.parent,
+            "ParentZoneId": ec2.zones()[local.parent],
+        }
+    return view
+
+
 def _vpc_view(ec2: Store, vpc: Vpc) -> dict[str, Any]:
     return {
         "VpcId": vpc.id,
@@ -293,6 +342,10 @@ def _vpc_view(ec2: Store, vpc: Vpc) -> dict[str, Any]:
                 "CidrBlock": vpc.cidr,
                 "CidrBlockState": {"State": "associated"},
             }
+        ],
+        "Ipv6CidrBlockAssociationSet": [
+            {"Ipv6CidrBlock": each, "Ipv6CidrBlockState": {"State": "associated"}, "Ipv6Pool": "Amazon"}
+            for each in filter(None, (vpc.ipv6_cidr,))
         ],
         "State": "available",
         "IsDefault": vpc.is_default,
@@ -313,7 +366,13 @@ def _subnet_view(ec2: Store, subnet: Subnet) -> dict[str, Any]:
         "CidrBlock": str(subnet.network),
         "AvailableIpAddressCount": subnet.free_addresses,
         "MapPublicIpOnLaunch": subnet.maps_public_ip,
-        "AssignIpv6AddressOnCreation": bool(subnet.ipv6_cidr),
+        "AssignIpv6AddressOnCreation": subnet.assigns_ipv6,
+        "EnableDns64": subnet.dns64,
+        "PrivateDnsNameOptionsOnLaunch": {
+            "HostnameType": subnet.hostname_type,
+            "EnableResourceNameDnsARecord": subnet.name_a_records,
+            "EnableResourceNameDnsAAAARecord": subnet.name_aaaa_records,
+        },
         "Ipv6CidrBlockAssociationSet": [],
         "DefaultForAz": False,
         "State": "available",

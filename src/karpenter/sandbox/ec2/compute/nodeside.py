@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from karpenter.sandbox.ec2.compute.network import private_dns_name
+from karpenter.sandbox.ec2.compute.addresses import host_name
 from karpenter.sandbox.ec2.compute.records import Instance
 from karpenter.sandbox.ec2.compute.store import Store
 
@@ -22,8 +22,8 @@ __all__ = ["Machine", "machine_of", "machines"]
 class Machine:
     """One machine as it is from inside.
 
-    ``boot`` says how it gets along with the cluster: joins, never-joins or joins-not-ready. ``running_since`` is None
-    until it runs.
+    ``boot`` says how it gets along with the cluster: joins, never-joins, joins-not-ready, or silent
+    for one that hangs. ``running_since`` is None until it runs.
     """
 
     id: str
@@ -36,6 +36,7 @@ class Machine:
     zone_id: str
     image_id: str
     address: str
+    ipv6_address: str
     host_name: str
     user_data: bytes
     boot: str
@@ -68,7 +69,8 @@ def machine_of(ec2: Store, instance: Instance) -> Machine:
         zone_id=instance.zone_id,
         image_id=instance.image_id,
         address=instance.address,
-        host_name=private_dns_name(ec2.account.region, instance.address),
+        ipv6_address=next((each for nic in instance.interfaces for each in nic.ipv6_addresses), ""),
+        host_name=host_name(ec2.account.region, instance),
         user_data=base64.b64decode(instance.data.get("UserData") or ""),
         boot=instance.boot,
         launched=instance.launched,

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final
 
 __all__ = [
     "STATE_CODES",
+    "Allocation",
     "CapacityReservation",
     "Disk",
     "Fleet",
@@ -61,6 +62,7 @@ class Vpc(Record):
     kind: ClassVar[str] = "vpc"
     cidr: str
     is_default: bool = False
+    ipv6_cidr: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -73,6 +75,11 @@ class Subnet(Record):
     zone_id: str
     network: ipaddress.IPv4Network
     maps_public_ip: bool = False
+    assigns_ipv6: bool = False
+    dns64: bool = False
+    hostname_type: str = "ip-name"
+    name_a_records: bool = False
+    name_aaaa_records: bool = False
     ipv6_cidr: str = ""
     taken: set[int] = field(default_factory=set)
     next_offset: int = 4
@@ -111,6 +118,8 @@ class Image(Record):
     public: bool = True
     root_device: str = "/dev/xvda"
     disks: tuple[Mapping[str, Any], ...] = ()
+    source_id: str = ""
+    source_region: str = ""
 
 
 @dataclass(slots=True)
@@ -139,6 +148,16 @@ class LaunchTemplate(Record):
         return max(self.versions)
 
 
+@dataclass(slots=True)
+class Allocation:
+    """What a reservation lends to an interruptible one: to which, how many in the end, and how far that is."""
+
+    reservation_id: str
+    target: int
+    status: str = "active"
+    zero_size: str = "default"
+
+
 @dataclass(slots=True, eq=False)
 class CapacityReservation(Record):
     """Paid-for room for one type in one zone; ``used_by`` holds the ids of the instances in it."""
@@ -158,6 +177,11 @@ class CapacityReservation(Record):
     owner: str = ""
     cancelled: bool = False
     used_by: set[str] = field(default_factory=set)
+    source_id: str = ""
+    """The reservation that an interruptible one has its places from."""
+
+    allocation: Allocation | None = None
+    """What this reservation lends, if anything."""
 
     @property
     def available(self) -> int:
@@ -203,6 +227,9 @@ class Interface(Record):
     groups: tuple[str, ...]
     spec: Mapping[str, Any]
     offsets: tuple[int, ...] = ()
+    public_address: str = ""
+    ipv6_addresses: tuple[str, ...] = ()
+    ipv6_prefixes: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -289,6 +316,8 @@ class Instance(Record):
     platform: str = ""
     root_device: str = "/dev/xvda"
     hypervisor: str = "xen"
+    host_names: Mapping[str, Any] = field(default_factory=dict)
+    """The type of the host name and which DNS records it has, as ``PrivateDnsNameOptions``."""
     disks: list[Disk] = field(default_factory=list)
     interfaces: list[Interface] = field(default_factory=list)
     state: str = "pending"
@@ -309,6 +338,16 @@ class Instance(Record):
         return self.interfaces[0].address if self.interfaces else ""
 
     @property
+    def public_address(self) -> str:
+        """Return the public address, which the primary interface has if any does."""
+        return self.interfaces[0].public_address if self.interfaces else ""
+
+    @property
     def alive(self) -> bool:
-        """Says whether the instance takes room: pending, running, stopping or stopped."""
+        """Return whether the instance is still to be ended: pending, running, stopping or stopped."""
         return self.state not in {"shutting-down", "terminated"}
+
+    @property
+    def holds_capacity(self) -> bool:
+        """Return whether the instance takes a place of its pool; one that stops has given it back."""
+        return self.state in {"pending", "running"}

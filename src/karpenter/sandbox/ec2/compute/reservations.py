@@ -15,17 +15,19 @@ from typing import Any, Final
 from karpenter.sandbox.ec2.compute.capacity import Pool
 from karpenter.sandbox.ec2.compute.filters import Field
 from karpenter.sandbox.ec2.compute.listing import by_ids, describe, spec_tags, tag_list
-from karpenter.sandbox.ec2.compute.records import CapacityReservation, Instance
+from karpenter.sandbox.ec2.compute.records import Allocation, CapacityReservation, Instance
 from karpenter.sandbox.ec2.compute.seam import Params, invalid, stop_if_dry_run
 from karpenter.sandbox.ec2.compute.store import Store
 from karpenter.sandbox.ec2.contract import ModelError
 
 __all__ = [
+    "allocation_view",
     "cancel_capacity_reservation",
     "create_capacity_reservation",
     "describe_capacity_reservations",
     "enter",
     "find_room",
+    "lends",
     "modify_capacity_reservation",
     "plan_expiry",
     "release_all",
@@ -71,6 +73,7 @@ def create_capacity_reservation(ec2: Store, params: Params) -> dict[str, Any]:
 def modify_capacity_reservation(ec2: Store, params: Params) -> dict[str, Any]:
     """Answers ModifyCapacityReservation: the count, the end and the match criteria."""
     reservation = _live(ec2, params)
+    _refuse_if_lent(reservation)
     count = params.get("InstanceCount")
     if count is not None and count < len(reservation.used_by):
         raise invalid(count, "instanceCount", f"{len(reservation.used_by)} instances run in the reservation.")
@@ -89,6 +92,12 @@ def modify_capacity_reservation(ec2: Store, params: Params) -> dict[str, Any]:
 def cancel_capacity_reservation(ec2: Store, params: Params) -> dict[str, Any]:
     """Answers CancelCapacityReservation; its instances go on as on-demand ones."""
     reservation = _live(ec2, params)
+    _refuse_if_lent(reservation)
+    if lends(reservation):
+        raise ModelError(
+            "InvalidCapacityReservationState",
+            f"The capacity reservation '{reservation.id}' has an active interruptible capacity allocation.",
+        )
     stop_if_dry_run(params)
     reservation.cancelled = True
     release_all(ec2, reservation)
@@ -186,6 +195,20 @@ def release_all(ec2: Store, reservation: CapacityReservation) -> None:
     reservation.used_by.clear()
 
 
+def lends(reservation: CapacityReservation) -> bool:
+    """Return whether a reservation lends places to an interruptible one."""
+    return reservation.allocation is not None and reservation.allocation.status != "canceled"
+
+
+def _refuse_if_lent(reservation: CapacityReservation) -> None:
+    if reservation.source_id:
+        raise ModelError(
+            "UnsupportedOperation",
+            f"The interruptible capacity reservation '{reservation.id}' is changed through the allocation of its "
+            f"source '{reservation.source_id}'.",
+        )
+
+
 def _no_room() -> ModelError:
     return ModelError(
         "ReservationCapacityExceeded",
@@ -234,4 +257,23 @@ def _view(ec2: Store, each: CapacityReservation, now: datetime) -> dict[str, Any
     }
     if each.ends:
         view["EndDate"] = each.ends
+    if each.source_id:
+        view["InterruptionInfo"] = {
+            "SourceCapacityReservationId": each.source_id,
+            "InterruptionType": "adhoc",
+        }
+    if each.allocation:
+        view["InterruptibleCapacityAllocation"] = allocation_view(ec2, each.allocation)
     return view
+
+
+def allocation_view(ec2: Store, allocation: Allocation) -> dict[str, Any]:
+    """Return an allocation as EC2 shows it: what is lent now, and what is to be."""
+    return {
+        "InstanceCount": ec2.reservations[allocation.reservation_id].total,
+        "TargetInstanceCount": allocation.target,
+        "Status": allocation.status,
+        "InterruptibleCapacityReservationId": allocation.reservation_id,
+        "InterruptionType": "adhoc",
+        "ZeroSizePreference": allocation.zero_size,
+    }

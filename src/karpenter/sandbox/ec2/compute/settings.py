@@ -24,6 +24,9 @@ class Settings:
 
     pending_s: Lag = (5.0, 5.0)
     shutting_down_s: Lag = (5.0, 5.0)
+    image_copy_s: Lag = (30.0, 30.0)
+    """How long a copied image is pending."""
+
     terminated_kept_s: float = 3600.0
     """How long a terminated instance is still listed."""
 

@@ -17,6 +17,7 @@ _INVALID = {
     "pricing": "InvalidParameterException",
     "events": "ValidationException",
     "arc-zonal-shift": "ValidationException",
+    "fis": "ValidationException",
 }
 
 

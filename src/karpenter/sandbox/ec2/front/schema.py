@@ -21,7 +21,7 @@ from karpenter.errors import KarpenterError
 __all__ = ["SERVICES", "Operation", "Ref", "SchemaMissingError", "Service", "Shape", "service"]
 
 # Every service that is served, by the name that signatures carry.
-SERVICES = ("ec2", "sts", "iam", "sqs", "ssm", "eks", "pricing", "events", "arc-zonal-shift")
+SERVICES = ("ec2", "sts", "iam", "sqs", "ssm", "eks", "pricing", "events", "arc-zonal-shift", "fis")
 
 
 class SchemaMissingError(KarpenterError):

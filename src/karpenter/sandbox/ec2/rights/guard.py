@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weighs the calls of keys that were put under a role's policies, and counts which statement allowed what.
 
+A key that was not is its role's too, as STS tells: it may do everything but what a policy of that role denies.
 Policies are read anew for each call from what the role has at that moment, so that attaching and detaching works at
 once. A policy of AWS itself that is called AdministratorAccess allows everything; the others allow nothing here.
 """
@@ -11,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from karpenter.sandbox.ec2.rights.policies import Asked, Statement, read_policy, weigh
+from karpenter.sandbox.ec2.rights.policies import Asked, PolicyError, Statement, read_policy, weigh
 from karpenter.sandbox.ec2.rights.touching import touched
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Guard:
         """Give the first thing that the call touches and may not; None if all is allowed."""
         role = self.roles.get(access_key)
         if role is None:
-            return None
+            return self._denied(world, service, operation, access_key, parameters)
         statements = self._statements(world, role)
         for asked in touched(world, service, operation, parameters):
             decided = weigh(statements, asked)
@@ -45,6 +46,20 @@ class Guard:
                 self.refused[asked.action, asked.resource] += 1
                 return asked
             self.allowed[decided.sid, asked.action] += 1
+        return None
+
+    def _denied(
+        self, world: World, service: str, operation: str, access_key: str, parameters: Mapping[str, Any]
+    ) -> Asked | None:
+        """Return the first thing that the call touches and that a policy of the key's role denies."""
+        role = world.sts.identity(access_key).arn.split("/")[1]
+        denying = [each for each in self._statements(world, role, readable=True) if not each.allows]
+        if not denying:
+            return None
+        for asked in touched(world, service, operation, parameters):
+            if weigh(denying, asked) is not None:
+                self.refused[asked.action, asked.resource] += 1
+                return asked
         return None
 
     def as_dict(self) -> dict[str, Any]:
@@ -61,7 +76,8 @@ class Guard:
             ],
         }
 
-    def _statements(self, world: World, name: str) -> list[Statement]:
+    def _statements(self, world: World, name: str, *, readable: bool = False) -> list[Statement]:
+        """Return the statements of a role's policies, all of them or those of documents that can be read."""
         role = world.iam.roles.get(name)
         if role is None:
             return []
@@ -73,7 +89,12 @@ class Guard:
                 texts.append(world.iam.policies[arn].document)
         found: list[Statement] = []
         for text in texts:
-            if text not in self._read:
-                self._read[text] = read_policy(text)
+            try:
+                if text not in self._read:
+                    self._read[text] = read_policy(text)
+            except PolicyError:
+                if readable:
+                    continue
+                raise
             found += self._read[text]
         return found

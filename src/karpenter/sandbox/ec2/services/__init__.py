@@ -10,6 +10,7 @@
 ``pricing``       the public price list
 ``events``        EventBridge rules on the default bus
 ``zonalshift``    ARC zonal shifts of clusters
+``fis``           experiments of the Fault Injection Service
 ================  ==========================================================================================
 """
 
@@ -19,7 +20,7 @@ from collections.abc import Mapping
 
 from karpenter.sandbox.ec2 import compute
 from karpenter.sandbox.ec2.contract import Handler
-from karpenter.sandbox.ec2.services import eks, events, iam, pricing, sqs, ssm, sts, zonalshift
+from karpenter.sandbox.ec2.services import eks, events, fis, iam, pricing, sqs, ssm, sts, zonalshift
 
 __all__ = ["handlers"]
 
@@ -36,4 +37,5 @@ def handlers() -> Mapping[str, Mapping[str, Handler]]:
         "pricing": pricing.handlers(),
         "events": events.handlers(),
         "arc-zonal-shift": zonalshift.handlers(),
+        "fis": fis.handlers(),
     }

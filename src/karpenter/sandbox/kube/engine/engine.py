@@ -29,6 +29,7 @@ from karpenter.sandbox.kube.engine.admitting import (
     read_object,
 )
 from karpenter.sandbox.kube.engine.calls import Call, Options, Target
+from karpenter.sandbox.kube.engine.policies import check_policies
 from karpenter.sandbox.kube.errors import ApiError, invalid
 from karpenter.sandbox.kube.kinds.behaviour import Behaviour, behaviour_of
 from karpenter.sandbox.kube.kinds.catalogue import Catalogue, Resource
@@ -132,6 +133,7 @@ class Engine:
             self._track(
                 resource, {"metadata": {}}, obj, options, "", ("status",) if resource.has_status else ()
             )
+        check_policies(self.store, resource, target, obj, None, options, call)
         return self._stored_new(resource, obj, options)
 
     def _free_name(self, resource: Resource, namespace: str, base: str) -> str:
@@ -175,6 +177,9 @@ class Engine:
                     "the namespace of the provided object does not match the namespace sent on the request"
                 )
             metadata["namespace"] = target.namespace
+        else:
+            # Kubernetes takes it as said by mistake.
+            metadata.pop("namespace", None)
         return metadata
 
     def update(self, resource: Resource, target: Target, sent: Any, options: Options, call: Call) -> Outcome:
@@ -237,6 +242,8 @@ class Engine:
         if not read:
             new = read_object(resource, new, options, call, old)
         new = {**new, "metadata": dict(new["metadata"])} if isinstance(new.get("metadata"), dict) else new
+        if not resource.namespaced and isinstance(new.get("metadata"), dict):
+            new["metadata"].pop("namespace", None)
         self._check_preconditions(resource, target, new, found)
         subresource = target.subresource if target.subresource == "status" else ""
         if resource.definition is not None:
@@ -246,10 +253,11 @@ class Engine:
             self._own(resource, old, new, options, target, managed)
         else:
             self._own(resource, old, new, options, target, managed)
-            admit_update(resource, new)
+            admit_update(resource, new, old)
             new = prepared(resource, new, old, subresource)
             new = judged(resource, new, old, target.subresource)
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+        check_policies(self.store, resource, target, new, old, options, call)
         return self._stored_change(resource, found, new, options)
 
     def _own(

@@ -21,6 +21,7 @@ __all__ = ["PROTOBUF", "ProtobufError", "from_protobuf"]
 
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 _MAGIC: Final = b"k8s\x00"
+_OF_ENVELOPE: Final = frozenset({"apiVersion", "kind"})
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
@@ -104,7 +105,9 @@ _NUMBERS: dict[int, tuple[Shape, dict[tuple[int, ...], tuple[str, Field]]]] = {}
 def _numbers(shape: Shape) -> dict[tuple[int, ...], tuple[str, Field]]:
     known = _NUMBERS.get(id(shape))
     if known is None:
-        made = {told.number: (name, told) for name, told in shape.fields.items() if told.number}
+        # The envelope says kind and version; what else has their numbers is what is on the wire.
+        in_order = sorted(shape.fields.items(), key=lambda each: each[0] not in _OF_ENVELOPE)
+        made = {told.number: (name, told) for name, told in in_order if told.number}
         known = _NUMBERS[id(shape)] = (shape, made)
     return known[1]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import ssl
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -24,12 +25,16 @@ from karpenter.sandbox.kube.engine.protection import Protection
 from karpenter.sandbox.kube.errors import ApiError
 from karpenter.sandbox.kube.serving.dispatch import Answer, Dispatcher
 from karpenter.sandbox.kube.serving.forms import encode
+from karpenter.sandbox.kube.serving.relays import Relays
 from karpenter.sandbox.kube.storage.seeds import seed
 from karpenter.sandbox.opening import PortTakenError, opened, read_body
 
 __all__ = ["PortTakenError", "Server", "serving"]
 
 _BODY_LIMIT: Final = 3 * 1024 * 1024
+_FOR_KUBELETS: Final = re.compile(r"/pods/[^/]+/(log|proxy|portforward)(/|$)")
+# A log that can be told without a kubelet, and what cannot be: the ports of a pod.
+_OPEN: Final = frozenset({200, 404, 501})
 ADMIN: Final = User("sandbox-admin", ("system:masters", "system:authenticated"))
 
 
@@ -68,6 +73,9 @@ class Server:
         self._protection = Protection(self.engine)
         seed(self.engine)
         self._dispatcher = Dispatcher(self.engine, self.users, version)
+        self._relays = Relays(
+            self.engine, next((token for token, user in self.users.items() if user == ADMIN), "")
+        )
         self._runner: web.ServerRunner | None = None
 
     @property
@@ -98,6 +106,7 @@ class Server:
     async def stop(self) -> None:
         """Ends all watches and closes the address."""
         self.engine.store.end_watches()
+        await self._relays.close()
         if self._runner is not None:
             await self._runner.cleanup()
         if self._audit is not None:
@@ -129,6 +138,10 @@ class Server:
             else:
                 call.body = body
                 answer = self._answer(call)
+                relayed = await self._relayed(request, call, answer, begun)
+                if isinstance(relayed, web.StreamResponse):
+                    return relayed
+                answer = relayed
         if answer.watch is not None:
             self._write_audit(call, 200, begun)
             return await self._stream(request, answer)
@@ -139,6 +152,21 @@ class Server:
             **answer.headers,
         }
         return web.Response(status=answer.status, body=answer.body, headers=headers)
+
+    async def _relayed(
+        self, request: web.BaseRequest, call: Call, answer: Answer, begun: float
+    ) -> web.StreamResponse | Answer:
+        """Return what a kubelet answers, where one is asked; else the answer that was found without one."""
+        if answer.status not in _OPEN or not _FOR_KUBELETS.search(call.path):
+            return answer
+        try:
+            response = await self._relays.answer(request, call)
+        except ApiError as error:
+            return Answer(error.code, encode(error.body()))
+        if response is None:
+            return answer
+        self._write_audit(call, response.status, begun)
+        return response
 
     def _answer(self, call: Call) -> Answer:
         try:

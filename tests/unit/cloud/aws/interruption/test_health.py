@@ -148,3 +148,14 @@ async def test_each_instance_in_trouble_is_told_once_for_as_long_as_it_is() -> N
     task.cancel()
 
     assert stand.unhealthy == [("event_status", "i-1")] * 2
+
+
+async def test_a_check_that_we_have_seen_fail_counts_though_ec2s_clock_is_ahead_of_ours() -> None:
+    stand = Stand(instance=[impaired("i-1", "InstanceStatus", START + timedelta(hours=1))])
+
+    early = await stand.health.find()
+    stand.clock.tick(120)
+    late = await stand.health.find()
+
+    assert early == ()
+    assert [each.instance_ids for each in late] == [("i-1",)]

@@ -269,7 +269,9 @@ async def test_events_tell_notices_and_problems_but_not_that_one_follows_from_th
     assert "spec.securityGroupSelectorTerms" in resolved.remarks[1].message
 
 
-async def test_selectors_that_match_nothing_say_what_to_check() -> None:
+async def test_selectors_that_match_nothing_are_told_in_karpenters_words_and_events_say_what_to_check() -> (
+    None
+):
     stand = Stand(
         DescribeSubnets={"Subnets": []},
         DescribeSecurityGroups={"SecurityGroups": []},
@@ -283,7 +285,17 @@ async def test_selectors_that_match_nothing_say_what_to_check() -> None:
     assert said(resolved, conditions.SECURITY_GROUPS_READY) == ("False", "SecurityGroupsNotFound")
     assert said(resolved, conditions.AMIS_READY) == ("False", "AMINotFound")
     assert said(resolved, conditions.PLACEMENT_GROUP_READY) == ("False", "PlacementGroupNotFound")
-    assert "no subnet matches any term (hint: " in condition(resolved, conditions.SUBNETS_READY).message
+    sentences = {
+        conditions.SUBNETS_READY: "SubnetSelector did not match any Subnets",
+        conditions.SECURITY_GROUPS_READY: "SecurityGroupSelector did not match any SecurityGroups",
+        conditions.AMIS_READY: "AMISelector did not match any AMIs",
+    }
+    for which, sentence in sentences.items():
+        assert condition(resolved, which).message == sentence
+    events = {each.field: str(each) for each in resolved.remarks}
+    assert "no subnet matches any term" in events[conditions.SUBNETS_READY]
+    assert "carry every tag" in events[conditions.SECURITY_GROUPS_READY]
+    assert "images must be available" in events[conditions.AMIS_READY]
     assert resolved.look_again_s == 60.0
 
 
@@ -312,7 +324,7 @@ async def test_a_missing_role_has_a_reason_of_its_own() -> None:
 
     by_role = await stand.resolve()
 
-    assert said(by_role, conditions.INSTANCE_PROFILE_READY) == ("False", "NodeRoleNotFound")
+    assert said(by_role, conditions.INSTANCE_PROFILE_READY) == ("Unknown", "NodeRoleNotFound")
     assert by_role.status.instance_profile == ""
 
 

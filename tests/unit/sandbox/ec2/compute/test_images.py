@@ -86,9 +86,10 @@ def test_an_image_that_is_not_available_launches_nothing(account: Account) -> No
     [
         ("DescribeImages", {"ImageIds": ["ami-01"]}, "InvalidAMIID.NotFound"),
         ("RegisterImage", {"Architecture": "arm64"}, "MissingParameter"),
-        ("RegisterImage", {"Name": "x", "Architecture": "vax"}, "InvalidParameterValue"),
+        ("RegisterImage", {"Name": "x", "Architecture": "arm64"}, "InvalidAMIName.Malformed"),
+        ("RegisterImage", {"Name": "mine", "Architecture": "vax"}, "InvalidParameterValue"),
         ("DeregisterImage", {"ImageId": "ami-01"}, "InvalidAMIID.NotFound"),
-        ("RegisterImage", {"Name": "y", "Architecture": "arm64", "DryRun": True}, "DryRunOperation"),
+        ("RegisterImage", {"Name": "mine", "Architecture": "arm64", "DryRun": True}, "DryRunOperation"),
     ],
 )
 def test_bad_image_requests_are_refused(
@@ -123,3 +124,71 @@ def test_a_windows_image_makes_windows_instances(account: Account) -> None:
     assert (instance["Platform"], instance["RootDeviceName"]) == ("Windows", "/dev/sda1")
     (shown,) = account.call("DescribeImages", ImageIds=[image.id])["Images"]
     assert shown["Platform"] == "Windows"
+
+
+def copied(account: Account, **params: Any) -> str:
+    made = account.call(
+        "CopyImage",
+        **{"Name": "a copy", "SourceImageId": account.image, "SourceRegion": "us-west-2", **params},
+    )
+    return str(made["ImageId"])
+
+
+def test_a_copy_is_a_private_image_of_the_account_that_launches_once_it_is_done(account: Account) -> None:
+    copy = copied(account, TagSpecifications=[tags("image", team="a")])
+
+    (pending,) = account.call("DescribeImages", ImageIds=[copy])["Images"]
+    account.add_template("copied", ImageId=copy)
+    early = account.fleet(template="copied")
+    account.wait(30)
+    (done,) = account.call("DescribeImages", ImageIds=[copy])["Images"]
+
+    assert (pending["State"], done["State"]) == ("pending", "available")
+    assert codes_of(early) == ["InvalidAMIID.Unavailable"]
+    assert done["OwnerId"] == "123456789012"
+    assert done["Public"] is False
+    assert (done["SourceImageId"], done["SourceImageRegion"]) == (account.image, "us-west-2")
+    assert done["Architecture"] == "x86_64"
+    assert done["Tags"] == [{"Key": "team", "Value": "a"}]
+    assert account.instance(account.launch(template="copied"))["ImageId"] == copy
+
+
+def test_a_copy_has_snapshots_of_its_own_and_is_encrypted_when_asked(account: Account) -> None:
+    disk = {"DeviceName": "/dev/xvda", "Ebs": {"SnapshotId": "snap-01", "VolumeSize": 20, "Encrypted": False}}
+    source = account.ec2.add_image(name="with a disk", architecture="arm64", disks=[disk]).id
+
+    copy = copied(account, SourceImageId=source, Encrypted=True, KmsKeyId="alias/mine")
+
+    ((image,)) = account.call("DescribeImages", ImageIds=[copy])["Images"]
+    ebs = image["BlockDeviceMappings"][0]["Ebs"]
+    assert ebs["SnapshotId"] != "snap-01"
+    assert (ebs["Encrypted"], ebs["KmsKeyId"], ebs["VolumeSize"]) == (True, "alias/mine", 20)
+
+
+@pytest.mark.parametrize(
+    ("params", "code"),
+    [
+        ({"Name": "x"}, "InvalidAMIName.Malformed"),
+        ({"SourceImageId": "ami-01"}, "InvalidAMIID.NotFound"),
+        ({"SourceRegion": "eu-central-1"}, "InvalidAMIID.NotFound"),
+        ({"SourceRegion": "the-moon-1"}, "InvalidParameterValue"),
+        ({"KmsKeyId": "alias/mine"}, "InvalidParameterCombination"),
+        ({"TagSpecifications": [tags("instance", team="a")]}, "InvalidParameterValue"),
+        ({"DryRun": True}, "DryRunOperation"),
+    ],
+)
+def test_a_copy_that_ec2_refuses(account: Account, params: dict[str, Any], code: str) -> None:
+    base = {"Name": "a copy", "SourceImageId": account.image, "SourceRegion": "us-west-2"}
+
+    assert account.refused("CopyImage", **{**base, **params}).code == code
+
+
+def test_an_image_that_is_being_copied_cannot_be_copied_and_its_name_is_taken(account: Account) -> None:
+    copy = copied(account)
+
+    assert account.refused(
+        "CopyImage", Name="another", SourceImageId=copy, SourceRegion="us-west-2"
+    ).code == ("InvalidRequest")
+    assert account.refused(
+        "CopyImage", Name="a copy", SourceImageId=account.image, SourceRegion="us-west-2"
+    ).code == ("InvalidAMIName.Duplicate")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import base64
 from datetime import timedelta
 from typing import Any
 
@@ -99,3 +100,32 @@ def test_statuses_come_in_pages_and_by_id(account: Account) -> None:
     assert len(statuses(account, InstanceIds=ids[:2])) == 2
     refused = account.refused("DescribeInstanceStatus", InstanceIds=ids, MaxResults=10)
     assert refused.code == "InvalidParameterCombination"
+
+
+def test_a_machine_whose_script_panics_goes_silent_and_fails_the_next_status_check(account: Account) -> None:
+    script = "#!/bin/bash\n(\n  sleep 180\n  echo 0 > /proc/sys/kernel/panic\n  echo c > /proc/sysrq-trigger\n) &\n"
+    account.add_template("panics", UserData=base64.b64encode(script.encode()).decode())
+    instance = account.launch(template="panics")
+
+    def status() -> str:
+        (found,) = account.call("DescribeInstanceStatus", InstanceIds=[instance])["InstanceStatuses"]
+        return str(found["InstanceStatus"]["Status"])
+
+    account.wait(5 + 179)
+    before = [each.boot for each in account.ec2.machines()]
+    account.wait(1)
+    hangs = [each.boot for each in account.ec2.machines()]
+    unnoticed = status()
+    account.wait(60)
+
+    assert (before, hangs) == (["joins"], ["silent"])
+    assert (unnoticed, status()) == ("ok", "impaired")
+
+
+def test_a_script_that_only_pauses_harms_nothing(account: Account) -> None:
+    account.add_template("pauses", UserData=base64.b64encode(b"#!/bin/bash\nsleep 10\n").decode())
+    account.launch(template="pauses")
+
+    account.wait(600)
+
+    assert [each.boot for each in account.ec2.machines()] == ["joins"]

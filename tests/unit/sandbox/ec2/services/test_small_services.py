@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from karpenter.sandbox.ec2.clock import ModelClock
 from karpenter.sandbox.ec2.contract import ModelError
+from karpenter.sandbox.ec2.seeds import seeded
 from karpenter.sandbox.ec2.world import World
 from tests.unit.sandbox.ec2.calling import a_world, ask
 
@@ -308,3 +310,30 @@ def test_a_zonal_shift_starts_ends_by_itself_and_can_be_cancelled(world: World) 
         code_of(world, service, "GetManagedResource", resourceIdentifier="arn:x")
         == "ResourceNotFoundException"
     )
+
+
+def test_a_world_of_later_days_still_has_the_release_that_people_pinned() -> None:
+    later = seeded(ModelClock.fixed(datetime(2026, 11, 1, tzinfo=UTC)))
+    stem = f"{EKS_PATH}/1.33/amazon-linux-2023/x86_64/standard"
+    pinned = f"{stem}/amazon-eks-node-al2023-x86_64-standard-1.33-v20260520/image_id"
+
+    old, newest = (
+        ask(later, "ssm", "GetParameter", Name=name)["Parameter"]["Value"]
+        for name in (pinned, f"{stem}/recommended/image_id")
+    )
+
+    assert old != newest
+
+
+def test_an_ipv6_cluster_says_so_and_its_subnets_give_ipv6_addresses() -> None:
+    world = a_world(ip_family="ipv6")
+
+    network = ask(world, "eks", "DescribeCluster", name="sandbox")["cluster"]["kubernetesNetworkConfig"]
+    subnets = ask(world, "ec2", "DescribeSubnets")["Subnets"]
+
+    assert network["ipFamily"] == "ipv6"
+    assert network["serviceIpv6Cidr"].endswith("/108")
+    assert "serviceIpv4Cidr" not in network
+    assert all(each["AssignIpv6AddressOnCreation"] for each in subnets)
+    blocks = {each["Ipv6CidrBlockAssociationSet"][0]["Ipv6CidrBlock"] for each in subnets}
+    assert len(blocks) == 3

@@ -146,6 +146,18 @@ def test_protobuf_is_read_by_the_numbers_of_the_fields() -> None:
     }
 
 
+def test_options_of_a_deletion_are_read_though_their_numbers_are_those_of_kind_and_version() -> None:
+    raw = bytes([8, 30]) + _field(2, _field(1, b"uid-1")) + _field(4, b"Foreground")
+
+    assert from_protobuf(_message(b"apps/v1", b"DeleteOptions", raw)) == {
+        "apiVersion": "apps/v1",
+        "kind": "DeleteOptions",
+        "gracePeriodSeconds": 30,
+        "preconditions": {"uid": "uid-1"},
+        "propagationPolicy": "Foreground",
+    }
+
+
 def test_versions_are_preferred_in_kubernetes_order() -> None:
     groups = Catalogue().groups()
 
