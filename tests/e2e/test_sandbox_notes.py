@@ -21,39 +21,12 @@ from tests.e2e.controlplane import KubectlFailedError, find_binaries
 from tests.e2e.controlplane.kubectl import Kubectl
 from tests.e2e.product import wait_for
 from tests.e2e.scenarios import manifest
+from tests.e2e.scenes import OLD_KINDS
 
 pytestmark = pytest.mark.timeout(900)
 
 _CLUSTER = "prod"
 _PROFILE = f"KarpenterNodeInstanceProfile-{_CLUSTER}"
-_OLD_KINDS = """
-apiVersion: karpenter.sh/v1alpha5
-kind: Provisioner
-metadata: {name: default}
-spec:
-  labels: {type: karpenter}
-  requirements:
-    - {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}
-    - {key: karpenter.k8s.aws/instance-category, operator: In, values: [c, m, r]}
-  consolidation: {enabled: true}
-  providerRef: {name: default}
----
-apiVersion: karpenter.k8s.aws/v1alpha1
-kind: AWSNodeTemplate
-metadata: {name: default}
-spec:
-  subnetSelector: {karpenter.sh/discovery: prod}
-  securityGroupSelector: {karpenter.sh/discovery: prod}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: waiting, namespace: default}
-spec:
-  nodeSelector: {type: karpenter}
-  terminationGracePeriodSeconds: 0
-  containers: [{name: pause, image: pause, resources: {requests: {cpu: 100m}}}]
-"""
-
 
 _STATEFUL = """
 apiVersion: apps/v1
@@ -241,7 +214,7 @@ def test_an_installation_on_an_existing_cluster_as_in_w8(tmp_path: Path) -> None
         listed = up.kubectl.run("api-resources", "--categories", "karpenter", "-o", "wide").stdout
         for kind in ("Provisioner", "AWSNodeTemplate", "NodePool", "EC2NodeClass", "NodeClaim"):
             assert f" {kind} " in listed
-        up.apply(_OLD_KINDS)
+        up.apply(OLD_KINDS)
         up.wait("wait", "--for=condition=Ready", "pod/waiting")
         [node] = up.get("nodes", "-l", "type=karpenter")
         assert node["metadata"]["labels"]["karpenter.sh/provisioner-name"] == "default"

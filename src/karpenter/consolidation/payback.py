@@ -2,7 +2,8 @@
 """Whether a saving is worth the moving: it must pay for the evictions within the time that it is expected to last.
 
 Moving costs once: the eviction price for each pod by its weight (priority and deletion cost as Karpenter, more for
-pods that were moved within the last hour), and what is paid twice while replacements start and old nodes drain. The
+pods that were moved within the last hour), and what is paid twice while replacements start and old nodes drain. Of
+reserved capacity, which is paid for already, saving and price of moving are both taken at the same small share. The
 saving counts for the pool's horizon, which is learnt (``memory``). On top of that it must be a minimum share of the
 price of what goes, so that nothing is ever swapped for its like. Both demands make the sequence of moves finite: each
 one lowers the price by at least so much.
@@ -76,7 +77,7 @@ def _moving_cost(site: Site, ground: Ground) -> float:
     """Return what moving the pods of a node must save per hour to pay within its pool's horizon."""
     settings = ground.settings
     horizon_h = ground.situation.memory.horizon_h(site.pool, settings)
-    return settings.eviction_price * site.weight / horizon_h
+    return settings.eviction_price * site.weight / horizon_h * ground.prices.share_paid(site.view)
 
 
 def minimum_saving(site: Site, ground: Ground) -> float:

@@ -18,7 +18,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from karpenter.api.labels import CAPACITY_RESERVATION_ID, CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, SPOT, ZONE
+from karpenter.api.labels import (
+    CAPACITY_RESERVATION_ID,
+    CAPACITY_TYPE,
+    INSTANCE_TYPE,
+    ON_DEMAND,
+    RESERVED,
+    SPOT,
+    ZONE,
+)
 from karpenter.model.catalogue import Catalogue, lowest_bit
 from karpenter.model.instancetypes import Offering
 from karpenter.model.pools import Pool
@@ -120,6 +128,20 @@ class Prices:
         catalogue, position = self._offering(node)
         doubted = position >= 0 and self.doubtful(catalogue) >> position & 1
         return None if price is None or not _is_number(price) or doubted else price
+
+    def share_paid(self, node: NodeView) -> float:
+        """Return what part of its type's list price a node costs, if it is reserved capacity; else 1.
+
+        That is next to nothing, and so is what giving it up saves, though it frees a machine that is worth its list
+        price to others: what a saving is held against must be measured alike.
+        """
+        catalogue, position = self._offering(node)
+        if position < 0 or catalogue.offerings[position].capacity_type != RESERVED:
+            return 1.0
+        same_zone = catalogue.values(ZONE)[catalogue.offerings[position].zone]
+        same_type = catalogue.values(INSTANCE_TYPE)[catalogue.type_at(position).name]
+        listed = lowest_bit(catalogue.values(CAPACITY_TYPE).get(ON_DEMAND, 0) & same_zone & same_type)
+        return min(catalogue.prices[position] / catalogue.prices[listed], 1.0) if listed >= 0 else 1.0
 
     def _offering(self, node: NodeView) -> tuple[Catalogue, int]:
         """Return the offering that a node was bought as; -1 if its pool does not have it."""

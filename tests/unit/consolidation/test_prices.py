@@ -94,6 +94,22 @@ def test_a_reserved_node_costs_what_its_reservation_does() -> None:
     assert Prices(Setting(types=(kind,)).snapshot()).of(node) == pytest.approx(0.002)
 
 
+def test_reserved_capacity_costs_a_share_of_its_list_price_and_all_else_the_whole() -> None:
+    kind = priced(Offering("a", "on-demand", 0.1), reserved("cr-1", 1, "a", 0.001))
+    alone = priced(reserved("cr-2", 1, "a", 0.001), name="m5.xlarge")
+    dear = priced(Offering("a", "on-demand", 0.1), reserved("cr-3", 1, "a", 0.5), name="c5.large")
+    prices = Prices(Setting(types=(kind, alone, dear)).snapshot())
+
+    def share(of: InstanceType, capacity_type: str, **labels: str) -> float:
+        return prices.share_paid(holding("n", kind=of, zone="a", capacity_type=capacity_type, labels=labels))
+
+    assert share(kind, "reserved") == pytest.approx(0.01)
+    assert share(kind, "on-demand") == 1.0
+    assert share(alone, "reserved") == 1.0
+    assert share(dear, "reserved") == 1.0
+    assert share(instance_type("t9.nano", cpu=2, memory_gib=4), "reserved") == 1.0
+
+
 def test_a_node_of_unknown_price_is_not_consolidated_and_says_so() -> None:
     world = Setting((holding("a", 1, instance_type("t9.nano", cpu=2, memory_gib=4)), holding("b", 5)))
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from karpenter.api.labels import POD_DELETION_COST
+from karpenter.api.labels import CAPACITY_RESERVATION_ID, POD_DELETION_COST
 from karpenter.consolidation import Blocked, Command, Memory, Reason, Settings, VerdictKind
 from karpenter.consolidation.ground import Ground
 from karpenter.consolidation.stand import Stand, Trial
@@ -12,7 +12,7 @@ from karpenter.consolidation.underuse import _Attempt, quiet_stand
 from karpenter.model.instancetypes import InstanceType, Offering
 from tests.strategies.clusters import node
 from tests.strategies.expressions import expression, node_term, preferred, requirement, spread
-from tests.strategies.machines import instance_type
+from tests.strategies.machines import instance_type, reserved
 from tests.strategies.pods import pod
 from tests.unit.consolidation.world import (
     C5_LARGE,
@@ -55,6 +55,22 @@ def test_whoever_takes_pods_stays() -> None:
     stays = ({"a", "b", "c"} - set(command.remove)) & targets
     assert stays
     assert {command.verdicts[name].kind for name in stays} == {VerdictKind.WAITS}
+
+
+def test_a_node_in_a_reservation_is_replaced_by_a_smaller_one_in_another() -> None:
+    large = (*M5_LARGE.offerings, reserved("cr-1", 1, price=M5_LARGE.offerings[0].price_per_hour / 1e7))
+    xlarge = (*M5_XLARGE.offerings, reserved("cr-2", 0, price=M5_XLARGE.offerings[0].price_per_hour / 1e7))
+    types = (replace(M5_LARGE, offerings=large), replace(M5_XLARGE, offerings=xlarge))
+    there = {"capacity_type": "reserved", "labels": {CAPACITY_RESERVATION_ID: "cr-2"}}
+    big = holding("a", 1, types[1], **there)
+
+    command = Setting((big,), types=types).command()
+
+    [stage] = command.stages
+    assert stage.remove == ("a",)
+    assert [(each.instance_type, each.capacity_type) for each in stage.launch] == [("m5.large", "reserved")]
+    full = replace(types[0], offerings=(*M5_LARGE.offerings, replace(large[-1], available=False)))
+    assert verdict(Setting((big,), types=(full, types[1])))[0] is VerdictKind.NOT_CHEAPER
 
 
 def test_with_when_empty_a_used_node_stays() -> None:

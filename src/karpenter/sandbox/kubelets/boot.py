@@ -21,7 +21,7 @@ import re
 import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import yaml
@@ -49,6 +49,7 @@ _POWERSHELL_CALL: Final = re.compile(
     r"&\s*(?:\$EKSBootstrapScriptFile|\S*Start-EKSBootstrap\.ps1\S*)", re.IGNORECASE
 )
 _POWERSHELL_OPTION: Final = re.compile(r"""-(\w+)\s+('(?:[^']|'')*'|"[^"]*"|[^\s'"]+)""")
+_HUGE_PAGES: Final = re.compile(r"^[^#\n]*\bvm\.nr_hugepages\s*=\s*(\d+)", re.MULTILINE)
 _NODE_CONFIG: Final = "application/node.eks.aws"
 
 
@@ -61,6 +62,8 @@ class Boot:
     kubelet: KubeletConfig
     family: str
     raid0: bool = False
+    # Of 2 MiB each, as a script of the user has the kernel set them aside.
+    huge_pages: int = 0
 
 
 def family_of(image_name: str) -> str:
@@ -77,12 +80,24 @@ def read_boot(user_data: bytes, family: str = OTHER) -> Boot:
     text = _text(user_data)
     chosen = family if family != OTHER else _looks_like(text)
     if chosen == AL2023:
-        return _nodeadm([content for kind, content in _parts(text) if kind == _NODE_CONFIG])
+        boot = _nodeadm([content for kind, content in _parts(text) if kind == _NODE_CONFIG])
+        return replace(boot, huge_pages=_huge_pages(_scripts(text)))
     if chosen == BOTTLEROCKET:
         return _bottlerocket(text)
     if chosen == WINDOWS:
         return _windows(text)
-    return _bootstrap([content for kind, content in _parts(text) if kind == "text/x-shellscript"])
+    scripts = _scripts(text)
+    return replace(_bootstrap(scripts), huge_pages=_huge_pages(scripts))
+
+
+def _scripts(text: str) -> list[str]:
+    return [content for kind, content in _parts(text) if kind == "text/x-shellscript"]
+
+
+def _huge_pages(scripts: Sequence[str]) -> int:
+    """Gives how many huge pages the last script that sets them asks for."""
+    set_to = [match[1] for script in scripts for match in _HUGE_PAGES.finditer(script)]
+    return int(set_to[-1]) if set_to else 0
 
 
 def _text(user_data: bytes) -> str:
