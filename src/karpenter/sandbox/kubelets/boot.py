@@ -21,7 +21,7 @@ import re
 import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import yaml
@@ -49,7 +49,6 @@ _POWERSHELL_CALL: Final = re.compile(
     r"&\s*(?:\$EKSBootstrapScriptFile|\S*Start-EKSBootstrap\.ps1\S*)", re.IGNORECASE
 )
 _POWERSHELL_OPTION: Final = re.compile(r"""-(\w+)\s+('(?:[^']|'')*'|"[^"]*"|[^\s'"]+)""")
-_HUGE_PAGES: Final = re.compile(r"^[^#\n]*\bvm\.nr_hugepages\s*=\s*(\d+)", re.MULTILINE)
 _NODE_CONFIG: Final = "application/node.eks.aws"
 
 
@@ -62,8 +61,6 @@ class Boot:
     kubelet: KubeletConfig
     family: str
     raid0: bool = False
-    # Of 2 MiB each, as a script of the user has the kernel set them aside.
-    huge_pages: int = 0
 
 
 def family_of(image_name: str) -> str:
@@ -80,24 +77,12 @@ def read_boot(user_data: bytes, family: str = OTHER) -> Boot:
     text = _text(user_data)
     chosen = family if family != OTHER else _looks_like(text)
     if chosen == AL2023:
-        boot = _nodeadm([content for kind, content in _parts(text) if kind == _NODE_CONFIG])
-        return replace(boot, huge_pages=_huge_pages(_scripts(text)))
+        return _nodeadm([content for kind, content in _parts(text) if kind == _NODE_CONFIG])
     if chosen == BOTTLEROCKET:
         return _bottlerocket(text)
     if chosen == WINDOWS:
         return _windows(text)
-    scripts = _scripts(text)
-    return replace(_bootstrap(scripts), huge_pages=_huge_pages(scripts))
-
-
-def _scripts(text: str) -> list[str]:
-    return [content for kind, content in _parts(text) if kind == "text/x-shellscript"]
-
-
-def _huge_pages(scripts: Sequence[str]) -> int:
-    """Gives how many huge pages the last script that sets them asks for."""
-    set_to = [match[1] for script in scripts for match in _HUGE_PAGES.finditer(script)]
-    return int(set_to[-1]) if set_to else 0
+    return _bootstrap([content for kind, content in _parts(text) if kind == "text/x-shellscript"])
 
 
 def _text(user_data: bytes) -> str:

@@ -111,20 +111,6 @@ spec:
     assert kubelet.labels == {"a": "b", "c": "d"}
 
 
-def test_a_script_may_set_huge_pages_aside() -> None:
-    script = "#!/bin/bash\n# vm.nr_hugepages=1\nsudo sysctl -w vm.nr_hugepages=2048\n"
-    joins = f"{script}/etc/eks/bootstrap.sh shop\n"
-    head = 'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="B"\n\n--B\n'
-    archive = (
-        f"{head}Content-Type: text/x-shellscript\n\n{script}"
-        f"--B\nContent-Type: application/node.eks.aws\n\n{NODE_CONFIG}--B--\n"
-    )
-
-    assert read_boot(joins.encode(), AL2).huge_pages == 2048
-    assert read_boot(archive.encode(), AL2023).huge_pages == 2048
-    assert read_boot(NODE_CONFIG.encode(), AL2023).huge_pages == 0
-
-
 def test_packed_user_data_is_unpacked() -> None:
     assert read_boot(gzip.compress(NODE_CONFIG.encode())).cluster == "shop"
 

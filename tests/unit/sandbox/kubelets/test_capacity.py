@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from msgspec.structs import replace
 
@@ -44,16 +42,6 @@ def test_a_map_of_a_configuration_is_merged_and_one_of_a_flag_stands_alone() -> 
     assert merged.allocatable["memory"] == 8 * GIB - (255 + 11 * 29) * MIB - int(8 * GIB * 0.1)
     assert alone.allocatable["memory"] == 8 * GIB - int(8 * GIB * 0.1)
     assert alone.allocatable["ephemeral-storage"] == alone.capacity["ephemeral-storage"]
-
-
-def test_huge_pages_are_a_resource_and_no_memory_for_other_pods() -> None:
-    plain = size_of(M5, boot(), {"/dev/xvda": 20}, memory_loss=0.06)
-    huge = size_of(M5, dataclasses.replace(boot(), huge_pages=1024), {"/dev/xvda": 20}, memory_loss=0.06)
-
-    assert "hugepages-2Mi" not in plain.capacity
-    assert huge.capacity["hugepages-2Mi"] == huge.allocatable["hugepages-2Mi"] == 2 * GIB
-    assert huge.capacity["memory"] == plain.capacity["memory"]
-    assert plain.allocatable["memory"] - huge.allocatable["memory"] == 2 * GIB
 
 
 def test_pods_are_limited_as_the_kubelet_is_told() -> None:
