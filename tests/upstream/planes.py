@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from karpenter.errors import KarpenterError
 from karpenter.sandbox.stack.installation import IMAGE, installation
+from karpenter.sandbox.stack.manifests import eks_addons
 from karpenter.sandbox.stack.record import Options as InstallationOptions
 from tests.e2e.controlplane.binaries import find_binaries
 from tests.e2e.goprovider import WithoutController
@@ -31,7 +32,6 @@ PLANES: Final = ("sandbox", "real")
 CONTROLLERS: Final = ("ours", "go")
 CLUSTER: Final = "sandbox"
 
-_MANIFEST: Final = Path(__file__).with_name("eks.yaml")
 _REGION: Final = "us-west-2"
 # Where the suites look for the controller.
 _NAMESPACE: Final = "kube-system"
@@ -53,6 +53,8 @@ class PlaneOptions:
         speed: How many times as fast machines boot.
         go_program: The original's program, where the controller is the original.
         min_values_policy: Setting of the controller.
+        ip_family: Of the cluster.
+        local_zone: Whether there is a subnet in a Local Zone.
     """
 
     kind: str = "sandbox"
@@ -60,11 +62,18 @@ class PlaneOptions:
     speed: float = 10.0
     go_program: Path | None = None
     min_values_policy: str = "Strict"
+    ip_family: str = "ipv4"
+    local_zone: bool = False
 
     @property
     def settings(self) -> dict[str, str]:
         """Settings of the controller by flag."""
-        return {"feature-gates": _GATES, "min-values-policy": self.min_values_policy}
+        return {
+            "feature-gates": _GATES,
+            "min-values-policy": self.min_values_policy,
+            # The original always shows a series for each instance type and zone; ours does on request.
+            "detailed-metrics": "all",
+        }
 
 
 @contextlib.contextmanager
@@ -84,8 +93,9 @@ def started(
     )
     with plane as found:
         given = {**environ, **_account(), **found}
-        _apply(_MANIFEST, given)
-        prepare_account(given)
+        prepare_account(given, local_zone=options.local_zone)
+        if options.local_zone:
+            _restart_controller(given)
         yield given
 
 
@@ -96,11 +106,12 @@ def _sandbox(
     wishes = {
         "--speed": f"{options.speed:g}",
         "--region": _REGION,
+        "--ip-family": options.ip_family,
         "--life": _LIFE,
         "--controller-namespace": _NAMESPACE,
         **({"--controller-program": str(options.go_program)} if options.go_program else {}),
     }
-    flags = [word for pair in wishes.items() for word in pair]
+    flags = ["--eks-addons", *(word for pair in wishes.items() for word in pair)]
     flags += [word for flag, value in options.settings.items() for word in ("--set", f"{flag}={value}")]
     home: Path | None = None
     try:
@@ -124,7 +135,7 @@ def _real(options: PlaneOptions, directory: Path) -> Iterator[dict[str, str]]:
         programs = _Programs(
             plane,
             directory,
-            model=("--speed", f"{options.speed:g}"),
+            model=("--speed", f"{options.speed:g}", "--ip-family", options.ip_family),
             # As the sandbox does at this speed: a busy machine must not lose healthy nodes.
             kubelets=("--job-time", "20s"),
         )
@@ -138,7 +149,7 @@ def _real(options: PlaneOptions, directory: Path) -> Iterator[dict[str, str]]:
                 controller_program=str(options.go_program or ""),
                 settings=options.settings,
             )
-            items = {"apiVersion": "v1", "kind": "List", "items": installation(wishes)}
+            items = {"apiVersion": "v1", "kind": "List", "items": [*installation(wishes), *eks_addons()]}
             plane.kubectl("apply", "-f", "-", input=json.dumps(items))
             plane.kubectl(
                 *("rollout", "status", "deployment/karpenter", "-n", _NAMESPACE, f"--timeout={_START_S:g}s"),
@@ -171,10 +182,11 @@ def _account() -> dict[str, str]:
     }
 
 
-def _apply(manifest: Path, environ: Mapping[str, str]) -> None:
-    """Apply what an EKS cluster has and the plane lacks."""
-    kubectl = find_binaries(environ).path("kubectl")
-    _run([str(kubectl), "apply", "-f", str(manifest)], environ)
+def _restart_controller(environ: Mapping[str, str]) -> None:
+    """Start the controller anew: it asks once in hours where instance types are sold."""
+    kubectl = str(find_binaries(environ).path("kubectl"))
+    for words in (("restart",), ("status", f"--timeout={_START_S:g}s")):
+        _run([kubectl, "rollout", *words, "deployment/karpenter", "-n", _NAMESPACE], environ)
 
 
 def _karpenter(*arguments: str, environ: Mapping[str, str]) -> str:

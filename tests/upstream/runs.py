@@ -36,6 +36,8 @@ MEASURED: Final = "measured"
 # Ginkgo ends a spec at its own limit and writes its reports after that.
 _REPORT_S: Final = 60.0
 _LOOK_S: Final = 0.1
+# Specs of the core module that expect nodes with two processors.
+_SMALL: Final = "CapacityBuffer "
 _MANIFESTS: Final = Path(__file__).parent
 
 
@@ -107,12 +109,12 @@ class _Waiting:
         self.stopped = threading.Event()
         self._lock = threading.Lock()
 
-    def take(self, min_values_policy: str | None = None) -> tuple[int, Spec] | None:
-        """Return the first spec that a plane with this setting can run, and its number."""
+    def take(self, needs: tuple[str, str, bool] | None = None) -> tuple[int, Spec] | None:
+        """Return the first spec whose suite has these needs of a plane, and its number."""
         with self._lock:
             for index in self._todo:
                 spec = self._specs[index]
-                if min_values_policy in (None, spec.suite.min_values_policy):
+                if needs in (None, spec.suite.needs):
                     self._todo.remove(index)
                     return index, spec
         return None
@@ -153,7 +155,13 @@ class _Worker:
 
     def _use_plane(self, directory: Path, index: int, spec: Spec) -> bool:
         """Run a spec, and others after it until one fails, on a new plane; return whether none failed."""
-        plane = replace(self._options.plane, min_values_policy=spec.suite.min_values_policy)
+        suite = spec.suite
+        plane = replace(
+            self._options.plane,
+            min_values_policy=suite.min_values_policy,
+            ip_family=suite.ip_family,
+            local_zone=suite.local_zone,
+        )
         taken: tuple[int, Spec] | None = (index, spec)
         begun = time.monotonic()
         try:
@@ -165,7 +173,7 @@ class _Worker:
                     taken = None
                     if verdict.outcome is Outcome.FAILED:
                         return False
-                    taken = self._waiting.take(plane.min_values_policy)
+                    taken = self._waiting.take(suite.needs)
         except (KarpenterError, ControlPlaneError, AssertionError, OSError) as error:
             said = " ".join(f"no plane: {error}".split())[:400]
             if taken is not None:
@@ -214,9 +222,10 @@ def _command(spec: Spec, report: Path) -> list[str]:
         f"--ginkgo.focus={spec.focus}",
     ]
     if spec.suite.module == CORE:
+        pool = "nodepool-small.yaml" if spec.name.startswith(_SMALL) else "nodepool.yaml"
         command += [
             f"--default-nodeclass={_MANIFESTS / 'nodeclass.yaml'}",
-            f"--default-nodepool={_MANIFESTS / 'nodepool.yaml'}",
+            f"--default-nodepool={_MANIFESTS / pool}",
         ]
     return command
 

@@ -26,6 +26,8 @@ class Suite:
         limit_s: After how long a spec is ended.
         min_values_policy: Setting of the controller that its specs begin with. They would set it themselves, which
             starts the controller anew twice a spec.
+        ip_family: Of the cluster that its specs expect.
+        local_zone: Whether they expect a subnet in a Local Zone.
     """
 
     name: str
@@ -33,6 +35,13 @@ class Suite:
     wait_s: float = 120.0
     limit_s: float = 600.0
     min_values_policy: str = "Strict"
+    ip_family: str = "ipv4"
+    local_zone: bool = False
+
+    @property
+    def needs(self) -> tuple[str, str, bool]:
+        """What a plane must be like; suites with the same needs share planes."""
+        return self.min_values_policy, self.ip_family, self.local_zone
 
     @property
     def package(self) -> str:
@@ -50,11 +59,11 @@ SUITES: Final = (
     Suite("interruption", wait_s=300.0),
     Suite("scheduling-strict"),
     Suite("scheduling-besteffort", min_values_policy="BestEffort"),
-    *(
-        Suite(name)
-        for name in ("consolidation", "drift", "integration", "storage", "ami", "ipv6", "localzone")
-    ),
-    Suite("regression", CORE),
+    *(Suite(name) for name in ("consolidation", "drift", "integration", "storage", "ami")),
+    Suite("ipv6", ip_family="ipv6"),
+    Suite("localzone", local_zone=True),
+    # Some of its specs wait a quarter of an hour for a controller to give up.
+    Suite("regression", CORE, limit_s=1500.0),
     Suite("dra", CORE),
     Suite("scale", wait_s=_LARGE_WAIT_S, limit_s=_LARGE_LIMIT_S),
     Suite("performance", CORE, wait_s=_LARGE_WAIT_S, limit_s=_LARGE_LIMIT_S),

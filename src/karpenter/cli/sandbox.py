@@ -79,6 +79,13 @@ for _each in (up, down, status, reset, scenario, kube, kubelets, system_node, wo
 )
 @kubernetes_version("--cluster-version", "1.33", "Kubernetes version of the cluster.")
 @click.option(
+    "--ip-family",
+    type=click.Choice(["ipv4", "ipv6"]),
+    default="ipv4",
+    show_default=True,
+    help="Addresses of pods and services.",
+)
+@click.option(
     "--bare", is_flag=True, help="A cluster without an installation: no roles, queue, tags or access."
 )
 @click.option(
@@ -103,6 +110,7 @@ def ec2(  # noqa: PLR0913, PLR0917 - one argument an option
     speed: float | None,
     start: datetime | None,
     cluster_version: str,
+    ip_family: str,
     bare: bool,
     instance_profiles: tuple[str, ...],
     cluster_name: str,
@@ -134,6 +142,7 @@ def ec2(  # noqa: PLR0913, PLR0917 - one argument an option
         region=region,
         cluster=cluster_name,
         cluster_version=cluster_version,
+        ip_family=ip_family,
         bare=bare,
         instance_profiles=tuple(dict.fromkeys(instance_profiles)),
         seed=seed,

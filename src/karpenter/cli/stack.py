@@ -128,6 +128,13 @@ def _checked_namespace(_context: click.Context, _option: click.Parameter, value:
     "Version of the API, of the cluster in EKS and of images; AL2 needs 1.32 or older.",
 )
 @click.option(
+    "--ip-family",
+    type=click.Choice(["ipv4", "ipv6"]),
+    default="ipv4",
+    show_default=True,
+    help="Addresses of pods and services.",
+)
+@click.option(
     "--bare", is_flag=True, help="An account without an installation: no roles, queue, tags or access."
 )
 @click.option(
@@ -159,6 +166,9 @@ def _checked_namespace(_context: click.Context, _option: click.Parameter, value:
     default=None,
     metavar="FILE",
     help="Program to run in place of our controller.",
+)
+@click.option(
+    "--eks-addons", is_flag=True, help="DaemonSets and CoreDNS of EKS, which take their room on nodes."
 )
 @click.option("--keep", is_flag=True, help="Keep what is in it when it is taken down.")
 @click.option("--default-pool", is_flag=True, help="Apply a NodePool and an EC2NodeClass 'default'.")

@@ -82,7 +82,7 @@ async def test_a_role_that_does_not_exist_is_named_and_the_other_class_goes_on(a
     )
 
     found = condition(bad, conditions.INSTANCE_PROFILE_READY)
-    assert (found.status, found.reason) == ("False", "NodeRoleNotFound")
+    assert (found.status, found.reason) == ("Unknown", "NodeRoleNotFound")
     assert found.message.startswith("spec.role: no IAM role is called no-such-role (hint: ")
     assert not is_ready(bad)
     assert is_ready(good)

@@ -27,14 +27,14 @@ def launch(model: Model, count: int = 1, capacity_type: str = "on-demand") -> li
     """Launches instances by CreateFleet, in the way of a node autoscaler, and gives their ids."""
     ec2 = model.client("ec2")
     image = model.client("ssm").get_parameter(Name=AL2023)["Parameter"]["Value"]
-    (group,) = ec2.describe_security_groups(Filters=DISCOVERY)["SecurityGroups"]
+    groups = ec2.describe_security_groups(Filters=DISCOVERY)["SecurityGroups"]
     names = [each["LaunchTemplateName"] for each in ec2.describe_launch_templates()["LaunchTemplates"]]
     if "karpenter.k8s.aws/1" not in names:
         ec2.create_launch_template(
             LaunchTemplateName="karpenter.k8s.aws/1",
             LaunchTemplateData={
                 "ImageId": image,
-                "SecurityGroupIds": [group["GroupId"]],
+                "SecurityGroupIds": [each["GroupId"] for each in groups],
                 "UserData": "aGVsbG8=",
             },
         )
@@ -70,7 +70,7 @@ def test_a_fresh_model_has_what_a_cluster_needs(model: Model) -> None:
     image = model.client("ssm").get_parameter(Name=AL2023)["Parameter"]["Value"]
 
     assert len({each["AvailabilityZone"] for each in subnets}) == 3
-    assert len(groups) == 1
+    assert len(groups) == 2
     assert cluster["createdAt"].timestamp() == 1767225600
     assert ec2.describe_images(ImageIds=[image])["Images"][0]["Architecture"] == "x86_64"
     assert model.client("iam").get_role(RoleName="KarpenterNodeRole-sandbox")["Role"][
@@ -119,6 +119,42 @@ def test_a_spot_interruption_warns_through_the_queue(model: Model) -> None:
     assert event["source"] == "aws.ec2"
     assert event["detail-type"] == "EC2 Spot Instance Interruption Warning"
     assert event["detail"]["instance-id"] == instance
+
+
+def test_an_experiment_of_fis_interrupts_a_spot_instance(model: Model) -> None:
+    fis, iam = model.client("fis"), model.client("iam")
+    trust = {"Version": "2012-10-17", "Statement": [{"Principal": {"Service": "fis.amazonaws.com"}}]}
+    role = iam.create_role(RoleName="experimenter", AssumeRolePolicyDocument=json.dumps(trust))["Role"]
+    (instance,) = launch(model, capacity_type="spot")
+    model.post("clock", {"advanceSeconds": 30})
+
+    template = fis.create_experiment_template(
+        description="interrupt",
+        roleArn=role["Arn"],
+        stopConditions=[{"source": "none"}],
+        targets={
+            "them": {
+                "resourceType": "aws:ec2:spot-instance",
+                "selectionMode": "ALL",
+                "resourceArns": [f"arn:aws:ec2:us-west-2:123456789012:instance/{instance}"],
+            }
+        },
+        actions={
+            "itn": {
+                "actionId": "aws:ec2:send-spot-instance-interruptions",
+                "parameters": {"durationBeforeInterruption": "PT2M"},
+                "targets": {"SpotInstances": "them"},
+            }
+        },
+    )["experimentTemplate"]
+    experiment = fis.start_experiment(experimentTemplateId=template["id"])["experiment"]
+    model.post("clock", {"advanceSeconds": 120})
+
+    ended = model.client("ec2").describe_instances(InstanceIds=[instance])
+    assert ended["Reservations"][0]["Instances"][0]["State"]["Name"] == "shutting-down"
+    assert fis.get_experiment(id=experiment["id"])["experiment"]["state"]["status"] == "completed"
+    fis.delete_experiment_template(id=template["id"])
+    assert code_of(fis.get_experiment_template, id=template["id"]) == ("ResourceNotFoundException", 404)
 
 
 @pytest.mark.parametrize(

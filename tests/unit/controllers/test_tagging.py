@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import asyncio
 
-from karpenter.api.labels import CLUSTER_NAME_TAGGED, INSTANCE_TAGGED
+from karpenter.api.labels import INSTANCE_TAGGED
 from karpenter.api.nodeclaim import NodeClaim
 from karpenter.cloud.errors import NodeClaimNotFoundError
 from karpenter.controllers.tagging import Tagging
@@ -47,7 +47,7 @@ async def test_instances_are_named_once_their_nodes_are_known_one_a_second() -> 
         found = cluster.informers.claims.get(name)
         assert found is not None
         assert found.metadata.annotations[INSTANCE_TAGGED] == "true"
-        assert found.metadata.annotations[CLUSTER_NAME_TAGGED] == "true"
+        assert found.metadata.annotations["compatibility.karpenter.k8s.aws/cluster-name-tagged"] == "true"
 
 
 async def test_claims_that_are_gone_are_left_alone() -> None:

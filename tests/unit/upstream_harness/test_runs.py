@@ -21,13 +21,14 @@ from tests.upstream.suites import chosen
 PROGRAM = """#!/usr/bin/env python3
 import json, os, sys, time
 given = dict(each.lstrip("-").split("=", 1) for each in sys.argv[1:] if "=" in each)
-name = given["ginkgo.focus"].strip("^$").split(" ", 1)[1]
+name = given["ginkgo.focus"].strip("^$").split(" ", 1)[1].strip("()")
 if "slow" in name:
     time.sleep(600)
 if "mute" not in name:
     state = "failed" if "bad" in name else "passed"
+    pool = [given[key].rpartition("/")[2] for key in given if key == "default-nodepool"]
     part = {"LeafNodeType": "It", "LeafNodeText": name, "State": state, "RunTime": 1000000000,
-            "Failure": {"Message": os.environ["PLANE"] + " " + os.environ["%s"]}}
+            "Failure": {"Message": " ".join((os.environ["PLANE"], os.environ["%s"], *pool))}}
     with open(given["ginkgo.json-report"], "w") as file:
         json.dump([{"SpecReports": [part]}], file)
 """
@@ -186,3 +187,19 @@ def test_an_interrupt_ends_what_runs_and_takes_the_planes_down(
 
     assert not any("never run" in each for each in said)
     assert fake.open == 0
+
+
+def test_specs_of_the_core_module_get_a_pool_of_nodes_that_they_expect(
+    fake: Planes, built: BuiltSuite, tmp_path: Path
+) -> None:
+    core = BuiltSuite(chosen(["regression"])[0], tmp_path / "module")
+    core.directory.mkdir(parents=True)
+    core.program.symlink_to(built.program)
+
+    found = run(core, tmp_path / "results", "bad", "CapacityBuffer bad", jobs=1)
+
+    assert [message for _, _, message in found] == [
+        "plane-1 120s nodepool.yaml",
+        "plane-2 120s nodepool-small.yaml",
+    ]
+    assert len(fake.names) == 2

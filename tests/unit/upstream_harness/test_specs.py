@@ -81,3 +81,17 @@ def test_suites_are_chosen_by_name_and_all_without_one() -> None:
     assert chosen([]) == SUITES
     with pytest.raises(KarpenterError, match="no suite called drifts"):
         chosen(["drifts"])
+
+
+def test_a_spec_that_uses_what_another_one_left_is_run_together_with_it(tmp_path: Path) -> None:
+    built = BuiltSuite(chosen(["integration"])[0], tmp_path)
+    spec = Spec(
+        built, "NodeClass IAM Permissions should succeed with all required permissions", "Integration"
+    )
+
+    for name in (
+        spec.name,
+        "NodeClass IAM Permissions IAM Permission Failure Tests should fail when CreateFleet is denied",
+    ):
+        assert re.fullmatch(spec.focus, f"Integration {name}")
+    assert not re.fullmatch(spec.focus, "Integration Subnets should use the subnet-id selector")

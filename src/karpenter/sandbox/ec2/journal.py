@@ -32,7 +32,7 @@ from karpenter.sandbox.ec2.world import Options, World
 
 __all__ = ["Hands", "Journal", "JournalError"]
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 _HANDLERS: Final = services.handlers()
 _HEADERS: Final = ("Content-Type", "X-Amz-Target")
 
@@ -76,6 +76,7 @@ class _Head(msgspec.Struct, frozen=True, tag="head"):
     bare: bool
     seed: int
     instance_profiles: tuple[str, ...] = ()
+    ip_family: str = "ipv4"
 
 
 class _Call(msgspec.Struct, frozen=True, tag="call"):
@@ -134,6 +135,7 @@ class Journal:
             bare=options.bare,
             seed=options.seed,
             instance_profiles=options.instance_profiles,
+            ip_family=options.ip_family,
         )
         self._open("wb")
         self._write(head)
@@ -203,7 +205,15 @@ class Journal:
         return world
 
     def _check(self, head: _Head, options: Options) -> None:
-        for name in ("region", "cluster", "cluster_version", "bare", "seed", "instance_profiles"):
+        for name in (
+            "region",
+            "cluster",
+            "cluster_version",
+            "ip_family",
+            "bare",
+            "seed",
+            "instance_profiles",
+        ):
             had, wanted = getattr(head, name), getattr(options, name)
             if had != wanted:
                 raise JournalError(

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import ipaddress
+import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -81,7 +83,12 @@ def _network(world: World) -> dict[str, Any]:
             {"ResourceType": kind, "Tags": [{"Key": key, "Value": value} for key, value in pairs.items()]}
         ]
 
-    made = call("CreateVpc", CidrBlock="10.0.0.0/16", TagSpecifications=tags("vpc", f"{name}/VPC"))
+    made = call(
+        "CreateVpc",
+        CidrBlock="10.0.0.0/16",
+        AmazonProvidedIpv6CidrBlock=world.options.ip_family == "ipv6",
+        TagSpecifications=tags("vpc", f"{name}/VPC"),
+    )
     vpc = made["Vpc"]["VpcId"]
     subnets = [
         call(
@@ -93,6 +100,8 @@ def _network(world: World) -> dict[str, Any]:
         )["Subnet"]["SubnetId"]
         for zone, cidr in zip(sorted(world.zones), _SUBNETS, strict=False)
     ]
+    if world.options.ip_family == "ipv6":
+        _assign_ipv6(world, subnets)
     call("CreateSecurityGroup", GroupName="default", Description="default VPC security group", VpcId=vpc)
     group = call(
         "CreateSecurityGroup",
@@ -109,6 +118,15 @@ def _network(world: World) -> dict[str, Any]:
         TagSpecifications=tags("security-group", f"{name}/ClusterSharedNodeSecurityGroup"),
     )
     return {"vpcId": vpc, "subnetIds": subnets, "clusterSecurityGroupId": group}
+
+
+def _assign_ipv6(world: World, subnets: Sequence[str]) -> None:
+    """Give each subnet a /64 of its network's block, and each interface in it an address of that."""
+    for number, subnet in enumerate(subnets):
+        block = world.ec2.vpcs[world.ec2.subnets[subnet].vpc_id].ipv6_cidr
+        own = next(itertools.islice(ipaddress.IPv6Network(block).subnets(new_prefix=64), number, None))
+        world.ec2.call("AssociateSubnetCidrBlock", SubnetId=subnet, Ipv6CidrBlock=str(own))
+        world.ec2.call("ModifySubnetAttribute", SubnetId=subnet, AssignIpv6AddressOnCreation={"Value": True})
 
 
 def _roles(world: World) -> None:
@@ -139,7 +157,8 @@ def _cluster(world: World, network: Mapping[str, Any]) -> None:
             endpoint=options.cluster_endpoint
             or f"https://{digest[:32]}.gr7.{world.region}.eks.amazonaws.com",
             certificate_authority=options.cluster_ca or base64.b64encode(_CERTIFICATE.encode()).decode(),
-            service_cidr="10.100.0.0/16",
+            service_cidr="fd30:1c53:5f8a::/108" if options.ip_family == "ipv6" else "10.100.0.0/16",
+            ip_family=options.ip_family,
             role_arn=world.iam.arn("role", "/", f"EKSClusterRole-{name}"),
             created_at=now,
             vpc={

@@ -45,6 +45,7 @@ class Options:
     """What a world is made from; the same options and calls give the same world again.
 
     ``bare`` leaves out all that an installation of Karpenter adds to a cluster: roles, queue, tags, access.
+    ``ip_family`` is that of pods and services; with ``ipv6`` the subnets have IPv6 blocks too.
     ``instance_profiles`` are made beforehand, with the node role in them.
     """
 
@@ -52,6 +53,7 @@ class Options:
     account: str = DEFAULT_ACCOUNT
     cluster: str = "sandbox"
     cluster_version: str = "1.33"
+    ip_family: str = "ipv4"
     cluster_endpoint: str = ""
     cluster_ca: str = ""
     bare: bool = False

@@ -9,8 +9,8 @@ Windows               PowerShell between tags that calls ``Start-EKSBootstrap.ps
 any other image       whichever of these the text looks like
 ====================  =======================================================================================
 
-Nothing is run: the call that joins the cluster is found and its words are read. Variables of scripts are not
-expanded. Whatever the image could not follow is a ``BootError``.
+Nothing is run: the call that joins the cluster is found and its words are read, and what a script says of huge pages.
+Variables of scripts are not expanded. Whatever the image could not follow is a ``BootError``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import re
 import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import yaml
@@ -49,6 +49,7 @@ _POWERSHELL_CALL: Final = re.compile(
     r"&\s*(?:\$EKSBootstrapScriptFile|\S*Start-EKSBootstrap\.ps1\S*)", re.IGNORECASE
 )
 _POWERSHELL_OPTION: Final = re.compile(r"""-(\w+)\s+('(?:[^']|'')*'|"[^"]*"|[^\s'"]+)""")
+_HUGE_PAGES: Final = re.compile(r"vm\.nr_hugepages\s*=\s*(\d+)")
 _NODE_CONFIG: Final = "application/node.eks.aws"
 
 
@@ -61,6 +62,8 @@ class Boot:
     kubelet: KubeletConfig
     family: str
     raid0: bool = False
+    huge_pages: int = 0
+    """Pages of 2 MiB that a script sets aside."""
 
 
 def family_of(image_name: str) -> str:
@@ -76,13 +79,18 @@ def read_boot(user_data: bytes, family: str = OTHER) -> Boot:
     """
     text = _text(user_data)
     chosen = family if family != OTHER else _looks_like(text)
-    if chosen == AL2023:
-        return _nodeadm([content for kind, content in _parts(text) if kind == _NODE_CONFIG])
     if chosen == BOTTLEROCKET:
         return _bottlerocket(text)
     if chosen == WINDOWS:
         return _windows(text)
-    return _bootstrap([content for kind, content in _parts(text) if kind == "text/x-shellscript"])
+    parts = list(_parts(text))
+    scripts = [content for kind, content in parts if kind == "text/x-shellscript"]
+    if chosen == AL2023:
+        boot = _nodeadm([content for kind, content in parts if kind == _NODE_CONFIG])
+    else:
+        boot = _bootstrap(scripts)
+    set_aside = [int(found) for script in scripts for found in _HUGE_PAGES.findall(script)]
+    return replace(boot, huge_pages=set_aside[-1]) if set_aside else boot
 
 
 def _text(user_data: bytes) -> str:

@@ -21,6 +21,7 @@ from karpenter.sandbox.kubelets.kubeletconfig import BootError, KubeletConfig
 
 __all__ = ["Size", "attachable_volumes", "devices_of", "size_of"]
 
+_HUGE_PAGES: Final = "hugepages-2Mi"
 _MIB: Final = 1024**2
 _GIB: Final = 1024**3
 
@@ -55,8 +56,10 @@ def size_of(
     """
     config = boot.kubelet
     pods = _pods(facts, boot)
+    huge = boot.huge_pages * 2 * _MIB
     capacity = Resources(
         {
+            **({_HUGE_PAGES: huge} if huge else {}),
             CPU: facts.vcpus * 1000,
             MEMORY: int(facts.memory_mib * 1024 * (1 - memory_loss)) * 1024,
             EPHEMERAL_STORAGE: _storage(facts, boot, disks_gib, root_device),
@@ -70,6 +73,8 @@ def size_of(
         ),
         _reserved("systemReserved", config.system_reserved or {}),
         _eviction(config, capacity),
+        # What is set aside for huge pages is no other memory.
+        {MEMORY: huge},
     ]
     left = dict(capacity)
     for amounts in kept:

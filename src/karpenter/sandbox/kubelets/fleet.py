@@ -81,7 +81,7 @@ class Fleet:
         self._api = Api(connection, writes_at_once=settings.writes_at_once)
         self._model = model
         self._rules = Rules(rules)
-        self._keeper = keeper(self._api, self._pace, settings, Addresses())
+        self._keeper = keeper(self._api, self._pace, settings, Addresses(settings.first_pod_address))
         self._kubelets: dict[str, Kubelet] = {}
         self._lives: dict[str, asyncio.Task[None]] = {}
         self._by_node: dict[str, Kubelet] = {}

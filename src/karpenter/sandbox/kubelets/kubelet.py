@@ -32,6 +32,7 @@ from karpenter.sandbox.kubelets.nodeobjects import (
     Told,
     csi_labels,
     csi_node,
+    csi_registrations,
     kubelet_version,
     lease,
     lease_renewal,
@@ -49,6 +50,9 @@ __all__ = ["Kubelet", "Server", "Spawn", "told_of"]
 _NODES: Final = "/api/v1/nodes"
 _LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 _CSI_NODES: Final = "/apis/storage.k8s.io/v1/csinodes"
+# The EBS driver's container on nodes, and its flag for how many volumes it attaches at most.
+_DRIVER: Final = "ebs-plugin"
+_ATTACH_LIMIT: Final = "--volume-attach-limit="
 _RETRY_S: Final = 2.0
 _BY_NODE: Final = frozenset({"NodeAffinity", "TaintToleration"})
 
@@ -140,6 +144,7 @@ class Kubelet:
         self._uid = ""
         self._told: Told | None = None
         self._devices = False
+        self._volumes: int | None = None
         self._since: dict[tuple[str, str], str] = {}
         self._odd: dict[str, str] = {}
         self._bound: dict[str, PodView] = {}
@@ -209,6 +214,7 @@ class Kubelet:
         if run is None:
             run = self._runs[uid] = Run(pod)
         run.pod = pod
+        self._look_at_driver(pod)
         if pod.metadata.deletion_timestamp is not None:
             if not run.ending:
                 self._work(run, partial(self._keeper.end, run, self.machine.address))
@@ -330,10 +336,9 @@ class Kubelet:
 
     async def _come_alive(self, told: Told) -> None:
         if self._settings.csi:
-            facts = instance_types()[told.machine.instance_type]
-            volumes = attachable_volumes(facts, len(told.machine.disks))
+            self._volumes = self._attachable(told)
             try:
-                await self._api.create(_CSI_NODES, csi_node(told, self._uid, volumes))
+                await self._api.create(_CSI_NODES, csi_node(told, self._uid, self._volumes))
             except ApiError as refused:
                 if refused.status != 409:
                     raise
@@ -342,6 +347,34 @@ class Kubelet:
         self.alive = True
         for pod in list(self._bound.values()):
             self.see_pod(pod)
+
+    def _attachable(self, told: Told) -> int:
+        """Return how many volumes the EBS driver says that it attaches: what it was told, or what the machine can."""
+        for pod in self._bound.values():
+            if pod.metadata.deletion_timestamp is not None:
+                continue
+            words = [word for each in pod.spec.containers if each.name == _DRIVER for word in each.args]
+            told_limit = [
+                each.removeprefix(_ATTACH_LIMIT) for each in words if each.startswith(_ATTACH_LIMIT)
+            ]
+            if told_limit and told_limit[-1].isdecimal():
+                return int(told_limit[-1])
+        facts = instance_types()[told.machine.instance_type]
+        return attachable_volumes(facts, len(told.machine.disks))
+
+    def _look_at_driver(self, pod: PodView) -> None:
+        """Register the EBS driver anew where its pod has come with another limit."""
+        told = self._told
+        if self._volumes is None or told is None or all(each.name != _DRIVER for each in pod.spec.containers):
+            return
+        volumes = self._attachable(told)
+        if volumes != self._volumes:
+            self._volumes = volumes
+            self._spawn(partial(self._register_driver, told, volumes), f"CSINode {self.name}")
+
+    async def _register_driver(self, told: Told, volumes: int) -> None:
+        for change in csi_registrations(told, volumes):
+            await self._api.patch(f"{_CSI_NODES}/{told.name}", change)
 
     def _fall_silent(self) -> None:
         self.alive = False

@@ -51,6 +51,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     zone_id: str = ""
     image_name: str = ""
     address: str
+    ipv6_address: str = ""
     host_name: str
     user_data: bytes = b""
     running_since: datetime | None = None

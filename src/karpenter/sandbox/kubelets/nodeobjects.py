@@ -25,6 +25,7 @@ __all__ = [
     "Told",
     "csi_labels",
     "csi_node",
+    "csi_registrations",
     "kubelet_version",
     "lease",
     "lease_renewal",
@@ -47,6 +48,7 @@ _HEALTHY: Final = (
     ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
     ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
 )
+_EBS_DRIVER: Final = "ebs.csi.aws.com"
 _EBS_ZONE: Final = "topology.ebs.csi.aws.com/zone"
 _VERSION: Final = re.compile(r"(?:^|[-_])1\.(\d{2})(?=-|$)")
 
@@ -142,7 +144,8 @@ def node_status(
             for each in _conditions(state)
         ],
         "addresses": [
-            {"type": "InternalIP", "address": machine.address},
+            # A node of an IPv6 cluster is reached by IPv6 alone, and its machine has such an address only there.
+            {"type": "InternalIP", "address": machine.ipv6_address or machine.address},
             {"type": "InternalDNS", "address": machine.host_name},
             {"type": "Hostname", "address": machine.host_name},
         ],
@@ -179,17 +182,26 @@ def lease_renewal(now: datetime) -> dict[str, Any]:
 
 def csi_node(told: Told, uid: str, volumes: int) -> dict[str, Any]:
     """Gives the CSINode in which the EBS driver says how many volumes it can attach."""
-    driver = {
-        "name": "ebs.csi.aws.com",
-        "nodeID": told.machine.id,
-        "topologyKeys": ["kubernetes.io/os", _EBS_ZONE, "topology.kubernetes.io/zone"],
-        "allocatable": {"count": volumes},
-    }
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSINode",
         "metadata": {"name": told.name, "ownerReferences": [_owner(told.name, uid)]},
-        "spec": {"drivers": [driver]},
+        "spec": {"drivers": [_driver(told, volumes)]},
+    }
+
+
+def csi_registrations(told: Told, volumes: int) -> list[dict[str, Any]]:
+    """Return the changes of a CSINode by which the EBS driver is registered anew: what it said cannot be changed."""
+    gone = {"name": _EBS_DRIVER, "$patch": "delete"}
+    return [{"spec": {"drivers": [each]}} for each in (gone, _driver(told, volumes))]
+
+
+def _driver(told: Told, volumes: int) -> dict[str, Any]:
+    return {
+        "name": _EBS_DRIVER,
+        "nodeID": told.machine.id,
+        "topologyKeys": ["kubernetes.io/os", _EBS_ZONE, "topology.kubernetes.io/zone"],
+        "allocatable": {"count": volumes},
     }
 
 

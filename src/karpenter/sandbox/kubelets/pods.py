@@ -38,9 +38,6 @@ _LONGEST_PAUSE_S: Final = 300.0
 _GONE: Final = frozenset({404, 409})
 _KILLED, _ASKED = 137, 143
 
-# Shared address space (RFC 6598): EKS' own choice for pods that do not take the VPC's addresses.
-_FIRST_ADDRESS: Final = int(IPv4Address("100.64.0.2"))
-
 
 class Writer(Protocol):
     """What of an API server the life of a pod needs."""
@@ -57,8 +54,8 @@ class Writer(Protocol):
 class Addresses:
     """Addresses for pods; one that is given back is used again, the oldest first."""
 
-    def __init__(self) -> None:
-        self._next = _FIRST_ADDRESS
+    def __init__(self, first: str = "100.64.0.2") -> None:
+        self._next = int(IPv4Address(first))
         self._free: dict[str, None] = {}
         self._taken: set[str] = set()
 

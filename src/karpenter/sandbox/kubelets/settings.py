@@ -52,6 +52,10 @@ class Settings:
     kubelet_port: int = 10250
     """Where kubelets say that they serve logs and ports of their pods."""
 
+    # Shared address space (RFC 6598): EKS' own choice for pods that do not take the VPC's addresses.
+    first_pod_address: str = "100.64.0.2"
+    """Where the addresses of pods begin; programs that play nodes of one cluster begin at different ones."""
+
     rejoins: bool = False
     """Whether a Node that is deleted comes back while its machine runs."""
 

@@ -32,6 +32,8 @@ _TYPE: Final = "m5.large"
 _ID: Final = "i-0000000000000system"
 # At the end of the first subnet, where the EC2 model's machines do not come.
 _ADDRESS: Final = "10.0.63.250"
+# Far from those of the pods on the EC2 model's machines.
+_FIRST_POD_ADDRESS: Final = "100.127.0.2"
 _USER_DATA: Final = """apiVersion: node.eks.aws/v1alpha1
 kind: NodeConfig
 spec:
@@ -120,7 +122,9 @@ class SystemNode:
             fleet = Fleet(
                 self._connection,
                 self._machines,
-                replace(self._settings, kubelet_port=port, rejoins=True),
+                replace(
+                    self._settings, kubelet_port=port, first_pod_address=_FIRST_POD_ADDRESS, rejoins=True
+                ),
                 tell=self._tell,
                 clock=self._clock,
                 keeper=partial(ProcessKeeper, processes=self._processes),

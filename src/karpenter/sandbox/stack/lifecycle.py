@@ -36,7 +36,7 @@ from karpenter.sandbox.stack.errors import (
 )
 from karpenter.sandbox.stack.home import Home
 from karpenter.sandbox.stack.installation import CONTAINER, HEALTH_PORT, installation
-from karpenter.sandbox.stack.manifests import default_pool, definitions, storage_class
+from karpenter.sandbox.stack.manifests import default_pool, definitions, eks_addons, storage_class
 from karpenter.sandbox.stack.pieces import FIRST, SYSTEM_NODE, Piece, pieces
 from karpenter.sandbox.stack.record import Options, Record, load, save
 from karpenter.sandbox.stack.replicas import Replica, are_ready, replicas
@@ -47,7 +47,14 @@ UP: Final = "up"
 PARTLY: Final = "partly up"
 DOWN: Final = "down"
 # What cannot be changed once there is an account that was made from it.
-_LASTING: Final = ("region", "cluster_name", "kubernetes_version", "bare", "instance_profiles")
+_LASTING: Final = (
+    "region",
+    "cluster_name",
+    "kubernetes_version",
+    "ip_family",
+    "bare",
+    "instance_profiles",
+)
 # The model before the API: the controller gives its lease up there.
 _LAST: Final = ("ec2", "kube")
 _LOOK_AGAIN_S: Final = 0.05
@@ -351,7 +358,11 @@ class Stack:
             manifests = [*definitions(), *([storage_class()] if new else [])]
         manifests += default_pool(record.options.cluster_name) if pool else []
         has_controller = any(each.name == SYSTEM_NODE for each in then)
-        manifests += installation(record.options) if has_controller and install else []
+        if has_controller and install:
+            manifests += [
+                *installation(record.options),
+                *(eks_addons(record.options.ip_family) if record.options.eks_addons else []),
+            ]
         if manifests:
             with contextlib.closing(KubeApi(record.server, record.token, self.home.authority)) as api:
                 api.apply_all(manifests)

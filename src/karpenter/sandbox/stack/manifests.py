@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a new sandbox is given: our definitions, a default StorageClass, and on request a NodePool with its class."""
+"""What a new sandbox is given: our definitions, a default StorageClass, on request a NodePool and EKS' add-ons."""
 
 from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
-__all__ = ["default_pool", "definitions", "storage_class"]
+__all__ = ["default_pool", "definitions", "eks_addons", "storage_class"]
+
+# The tenth address of the services of an IPv6 cluster, where EKS has DNS.
+_IPV6_DNS: Final = "fd30:1c53:5f8a::a"
 
 
 @cache
@@ -25,6 +28,15 @@ def default_pool(cluster_name: str = "sandbox") -> list[dict[str, Any]]:
     """Return a NodePool and its EC2NodeClass, both ``default``, that work in the account of a cluster as it is."""
     text = files("karpenter.sandbox.stack").joinpath("default-pool.yaml").read_text("utf-8")
     return _documents(text.replace("CLUSTER_NAME", cluster_name))
+
+
+def eks_addons(ip_family: str = "ipv4") -> list[dict[str, Any]]:
+    """Return what every cluster on EKS has in kube-system, with its requests."""
+    found = _documents(files("karpenter.sandbox.stack").joinpath("eks-addons.yaml").read_text("utf-8"))
+    for each in found:
+        if ip_family == "ipv6" and each["kind"] == "Service":
+            each["spec"] |= {"clusterIP": _IPV6_DNS, "ipFamilies": ["IPv6"]}
+    return found
 
 
 def storage_class() -> dict[str, Any]:

@@ -115,6 +115,7 @@ def _ec2(home: Home, record: Record) -> Piece:
         (
             *("sandbox", "ec2", "--port", str(record.ports["ec2"]), "--region", options.region),
             *("--speed", f"{options.speed:g}", "--cluster-version", options.kubernetes_version),
+            *("--ip-family", options.ip_family),
             *("--cluster-name", options.cluster_name, "--journal", str(home.journal)),
             *(("--bare",) if options.bare else ()),
             *(word for each in options.instance_profiles for word in ("--instance-profile", each)),

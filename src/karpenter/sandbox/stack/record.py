@@ -32,6 +32,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     kubernetes_version: str = "1.34"
     """Of the API and of the cluster in EKS, and what images are for."""
 
+    ip_family: str = "ipv4"
+    """Of pods and services: ipv4 or ipv6."""
+
     bare: bool = False
     """Whether the account lacks all that an installation of Karpenter adds: roles, queue, tags, access."""
 
@@ -43,6 +46,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     controller_program: str = ""
     """A program that is run in place of our own controller; empty for ours."""
+
+    eks_addons: bool = False
+    """Whether there is what every cluster on EKS has: DaemonSets on all nodes, which take room there, and CoreDNS."""
 
     keep: bool = False
     """Whether what is in the cluster and in the account outlives ``down``."""

@@ -176,7 +176,7 @@ def test_without_a_file_there_is_nothing_to_resume(tmp_path: Path) -> None:
     ("spoil", "words"),
     [
         (lambda whole: b"{}\n" + whole, "line 1 cannot be read"),
-        (lambda whole: whole.replace(b'"format":1', b'"format":9'), "line 1 does not begin as a journal"),
+        (lambda whole: whole.replace(b'"format":2', b'"format":9'), "line 1 does not begin as a journal"),
         (lambda whole: whole + b"no\n", "line 2 cannot be read"),
         (lambda whole: whole + whole, "line 2 begins a second time"),
     ],

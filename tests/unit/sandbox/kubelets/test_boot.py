@@ -68,6 +68,16 @@ def test_the_image_tells_how_user_data_is_read(image: str, family: str) -> None:
     assert family_of(image) == family
 
 
+def test_a_script_sets_huge_pages_aside_and_the_last_word_counts() -> None:
+    call = b"/etc/eks/bootstrap.sh shop --apiserver-endpoint https://x --b64-cluster-ca Y2E=\n"
+    script = (
+        b"#!/bin/bash\nsysctl -w vm.nr_hugepages=16\necho vm.nr_hugepages = 2048 >> /etc/sysctl.conf\n" + call
+    )
+
+    assert read_boot(script, AL2).huge_pages == 2048
+    assert read_boot(b"#!/bin/bash\n" + call, AL2).huge_pages == 0
+
+
 def test_a_script_of_ones_own_that_calls_bootstrap_joins() -> None:
     script = b"""#!/bin/bash
 # /etc/eks/bootstrap.sh wrong

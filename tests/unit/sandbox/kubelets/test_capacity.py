@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from msgspec.structs import replace
 
@@ -29,6 +31,16 @@ def test_a_machine_has_less_memory_than_is_sold_and_keeps_some_for_itself() -> N
     kept = (255 + 11 * 29 + 100) * MIB
     assert size.capacity["memory"] - size.allocatable["memory"] == kept
     assert size.allocatable["pods"] == 29
+
+
+def test_huge_pages_are_a_resource_of_their_own_and_no_other_memory() -> None:
+    plain = size_of(M5, boot(), {"/dev/xvda": 20}, memory_loss=0)
+    huge = size_of(M5, dataclasses.replace(boot(), huge_pages=512), {"/dev/xvda": 20}, memory_loss=0)
+
+    assert huge.capacity["hugepages-2Mi"] == huge.allocatable["hugepages-2Mi"] == GIB
+    assert huge.capacity["memory"] == plain.capacity["memory"]
+    assert plain.allocatable["memory"] - huge.allocatable["memory"] == GIB
+    assert "hugepages-2Mi" not in plain.capacity
 
 
 def test_a_map_of_a_configuration_is_merged_and_one_of_a_flag_stands_alone() -> None:

@@ -27,6 +27,9 @@ NODE = f"/api/v1/nodes/{NAME}"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{NAME}"
 
 
+CSI_NODES = "/apis/storage.k8s.io/v1/csinodes"
+
+
 def pod(name: str = "p", **options: Any) -> PodView:
     """A pod that goes to any node."""
     return any_pod(name, **{"tolerations": [{"operator": "Exists"}], **options})
@@ -418,3 +421,44 @@ def test_the_image_names_the_kubelets_version(image: str, version: str) -> None:
 
 def _node(document: dict[str, Any]) -> Node:
     return msgspec.convert(document, Node)
+
+
+def driver(name: str, *words: str, **options: Any) -> PodView:
+    """A pod of the EBS driver with these words on its command line."""
+    made = pod(name, **options)
+    container = msgspec.structs.replace(made.spec.containers[0], name="ebs-plugin", args=words)
+    return msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, containers=(container,)))
+
+
+async def test_the_limit_that_the_driver_is_told_is_the_one_that_it_registers_with(house: House) -> None:
+    house.kubelet.see_pod(driver("ebs", "node", "--volume-attach-limit=1"))
+    house.start("shop")
+
+    await house.clock.advance(4)
+
+    [made] = [body for verb, path, body in house.api.written if (verb, path) == ("POST", CSI_NODES)]
+    assert made["spec"]["drivers"][0]["allocatable"] == {"count": 1}
+
+
+async def test_a_driver_with_another_limit_registers_anew(house: House) -> None:
+    house.start("shop")
+    await house.clock.advance(4)
+
+    house.kubelet.see_pod(driver("ebs", "--volume-attach-limit=2"))
+    house.kubelet.see_pod(driver("ebs", "--volume-attach-limit=2"))
+    await house.clock.advance(1)
+    house.kubelet.lose_pod("uid-ebs")
+    house.kubelet.see_pod(driver("ebs-2", "node"))
+    await house.clock.advance(1)
+
+    changes = [
+        body["spec"]["drivers"][0]
+        for verb, path, body in house.api.written
+        if verb == "PATCH" and path == f"{CSI_NODES}/{NAME}"
+    ]
+    assert [each.get("$patch") or each["allocatable"]["count"] for each in changes] == [
+        "delete",
+        2,
+        "delete",
+        26,
+    ]

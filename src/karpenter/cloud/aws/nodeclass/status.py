@@ -172,6 +172,15 @@ class _Draft:
         self.conditions = self.conditions.true(condition, self.clock.now(), message=message)
         self.look_again_s = min(self.look_again_s, again_s)
 
+    def awaits(self, condition: str, problem: Problem) -> None:
+        """Note a problem that may end by itself: IAM tells of a new role late. It is Unknown, as with Karpenter."""
+        self.problems[condition] = problem
+        message = str(problem)[:_MESSAGE_CHARACTERS]
+        self.conditions = self.conditions.unknown(
+            condition, self.clock.now(), reason=problem.reason, message=message
+        )
+        self.look_again_s = min(self.look_again_s, _AFTER_OUTAGE_S)
+
     def fails(self, condition: str, problem: Problem) -> bool:
         """Note a problem, and tell whether what was found before is void now."""
         self.problems[condition] = problem
@@ -330,8 +339,12 @@ class NodeClassStatus:
         try:
             name = await self._parts.profiles.resolve(draft.node_class)
         except KarpenterError as error:
-            missing = ROLE_NOT_FOUND if isinstance(error, RoleNotFoundError) else PROFILE_FAILED
-            problem = problem_of(error, field="spec.role", reason=missing)
+            if isinstance(error, RoleNotFoundError):
+                problem = problem_of(error, field="spec.role", reason=ROLE_NOT_FOUND)
+                draft.awaits(conditions.INSTANCE_PROFILE_READY, problem)
+                draft.status = replace(draft.status, instance_profile="")
+                return
+            problem = problem_of(error, field="spec.role", reason=PROFILE_FAILED)
             if draft.fails(conditions.INSTANCE_PROFILE_READY, problem):
                 draft.status = replace(draft.status, instance_profile="")
             return

@@ -16,6 +16,7 @@ __all__ = ["write_toml"]
 
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 _ESCAPED: Final = re.compile(r'["\\\x00-\x1f\x7f]')
+_NOT_LITERAL: Final = re.compile(r"['\x00-\x08\x0a-\x1f\x7f]")
 _SHORT_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
@@ -61,6 +62,9 @@ def _scalar(value: Any) -> str:
 
 
 def _text(text: str) -> str:
+    # As the original writes it, where a literal can: people and tools search user data for such lines.
+    if not _NOT_LITERAL.search(text):
+        return f"'{text}'"
     return '"' + _ESCAPED.sub(_escape, text) + '"'
 
 

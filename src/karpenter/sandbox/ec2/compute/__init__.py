@@ -10,6 +10,7 @@
 ``prices``          list and spot prices over model time
 ``network``         networks, subnets, security groups, zones
 ``addresses``       addresses and host names
+``localzones``      Local Zones and the way to opt in to them
 ``images``          machine images
 ``templates``       launch templates
 ``launching``       launch parameters checked and made into a plan

@@ -16,6 +16,7 @@ from karpenter.sandbox.ec2.compute import (
     ending,
     fleet,
     images,
+    localzones,
     network,
     placement,
     reservations,
@@ -117,6 +118,7 @@ def _spot_price_history(ec2: Store, params: Params) -> Mapping[str, Any]:
 
 
 ACTIONS: Final[Mapping[str, Action]] = {
+    "AssociateSubnetCidrBlock": network.associate_subnet_cidr_block,
     "CancelCapacityReservation": reservations.cancel_capacity_reservation,
     "CopyImage": images.copy_image,
     "CreateCapacityReservation": reservations.create_capacity_reservation,
@@ -162,6 +164,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "DisableImageDeprecation": images.disable_image_deprecation,
     "EnableImageDeprecation": images.enable_image_deprecation,
     "GetConsoleOutput": describing.get_console_output,
+    "ModifyAvailabilityZoneGroup": localzones.modify_availability_zone_group,
     "ModifyCapacityReservation": reservations.modify_capacity_reservation,
     "ModifySubnetAttribute": network.modify_subnet_attribute,
     "RegisterImage": images.register_image,

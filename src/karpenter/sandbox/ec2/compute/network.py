@@ -13,12 +13,14 @@ from typing import Any, Final
 from karpenter import facts
 from karpenter.sandbox.ec2.compute.filters import Field, matching
 from karpenter.sandbox.ec2.compute.listing import by_ids, describe, spec_tags, tag_list
+from karpenter.sandbox.ec2.compute.localzones import local_zone, local_zones
 from karpenter.sandbox.ec2.compute.records import SecurityGroup, Subnet, Vpc
 from karpenter.sandbox.ec2.compute.seam import Params, invalid, missing, stop_if_dry_run
 from karpenter.sandbox.ec2.compute.store import Store
 from karpenter.sandbox.ec2.contract import ModelError
 
 __all__ = [
+    "associate_subnet_cidr_block",
     "create_security_group",
     "create_subnet",
     "create_vpc",
@@ -34,12 +36,19 @@ __all__ = [
 ]
 
 
+# Blocks of networks are /56 of a range for documentation, so that a mistake meets no stranger.
+_AMAZON_IPV6: Final = ipaddress.IPv6Network("2001:db8::/32")
+_IPV6_SUBNET_BITS: Final = 64
+
+
 def create_vpc(ec2: Store, params: Params) -> dict[str, Any]:
     """Answers CreateVpc."""
     cidr = _network(params.get("CidrBlock") or "", "cidrBlock")
     tags = spec_tags(params.get("TagSpecifications"), "vpc")
     stop_if_dry_run(params)
     vpc = ec2.add(Vpc(ec2.ids.next("vpc"), ec2.next_seq(), tags, str(cidr)))
+    if params.get("AmazonProvidedIpv6CidrBlock"):
+        vpc.ipv6_cidr = str(_AMAZON_IPV6[vpc.seq % 2**16 << 72]) + "/56"
     return {"Vpc": _vpc_view(ec2, vpc)}
 
 
@@ -67,6 +76,30 @@ def create_subnet(ec2: Store, params: Params) -> dict[str, Any]:
     subnet = Subnet(ec2.ids.next("subnet"), ec2.next_seq(), tags, vpc.id, zone, ec2.zones()[zone], network)
     subnet.ipv6_cidr = params.get("Ipv6CidrBlock") or ""
     return {"Subnet": _subnet_view(ec2, ec2.add(subnet))}
+
+
+def associate_subnet_cidr_block(ec2: Store, params: Params) -> dict[str, Any]:
+    """Answer AssociateSubnetCidrBlock: a /64 of the network's IPv6 block for a subnet that has none."""
+    (subnet,) = by_ids(ec2.subnets, [params["SubnetId"]])
+    text = params.get("Ipv6CidrBlock") or ""
+    try:
+        block = ipaddress.IPv6Network(text)
+    except ValueError as broken:
+        raise invalid(text, "ipv6CidrBlock", "This is not a valid IPv6 CIDR block.") from broken
+    of_vpc = ec2.vpcs[subnet.vpc_id].ipv6_cidr
+    if (
+        not of_vpc
+        or block.prefixlen != _IPV6_SUBNET_BITS
+        or not block.subnet_of(ipaddress.IPv6Network(of_vpc))
+    ):
+        raise ModelError("InvalidSubnet.Range", f"The IPv6 CIDR '{block}' is no /64 of the network's block.")
+    if subnet.ipv6_cidr or any(each.ipv6_cidr == str(block) for each in ec2.subnets.values()):
+        raise ModelError("InvalidSubnet.Conflict", f"The IPv6 CIDR '{block}' conflicts with another.")
+    subnet.ipv6_cidr = str(block)
+    return {
+        "SubnetId": subnet.id,
+        "Ipv6CidrBlockAssociation": _subnet_view(ec2, subnet)["Ipv6CidrBlockAssociationSet"][0],
+    }
 
 
 def delete_subnet(ec2: Store, params: Params) -> dict[str, Any]:
@@ -209,20 +242,10 @@ def describe_security_groups(ec2: Store, params: Params) -> dict[str, Any]:
 
 def describe_availability_zones(ec2: Store, params: Params) -> dict[str, Any]:
     """Answers DescribeAvailabilityZones."""
-    rows = [
-        {
-            "State": "available",
-            "OptInStatus": "opt-in-not-required",
-            "Messages": [],
-            "RegionName": ec2.account.region,
-            "ZoneName": name,
-            "ZoneId": zone_id,
-            "GroupName": f"{ec2.account.region}-zg-1",
-            "NetworkBorderGroup": ec2.account.region,
-            "ZoneType": "availability-zone",
-        }
-        for name, zone_id in ec2.zones().items()
-    ]
+    known = dict(ec2.zones())
+    if params.get("AllAvailabilityZones"):
+        known |= {each.name: each.id for each in local_zones(ec2.account.region)}
+    rows = [_zone_view(ec2, name, zone_id) for name, zone_id in known.items()]
     fields: dict[str, Field] = {
         "zone-name": lambda row: row["ZoneName"],
         "zone-id": lambda row: row["ZoneId"],
@@ -283,6 +306,32 @@ def _zone(ec2: Store, params: Params) -> str:
     return zone
 
 
+def _zone_view(ec2: Store, name: str, zone_id: str) -> dict[str, Any]:
+    region = ec2.account.region
+    view = {
+        "State": "available",
+        "OptInStatus": "opt-in-not-required",
+        "Messages": [],
+        "RegionName": region,
+        "ZoneName": name,
+        "ZoneId": zone_id,
+        "GroupName": f"{region}-zg-1",
+        "NetworkBorderGroup": region,
+        "ZoneType": "availability-zone",
+    }
+    local = local_zone(region, name)
+    if local:
+        view |= {
+            "OptInStatus": "opted-in" if name in ec2.zones() else "not-opted-in",
+            "GroupName": local.group,
+            "NetworkBorderGroup": local.group,
+            "ZoneType": "local-zone",
+            "ParentZoneName": local.parent,
+            "ParentZoneId": ec2.zones()[local.parent],
+        }
+    return view
+
+
 def _vpc_view(ec2: Store, vpc: Vpc) -> dict[str, Any]:
     return {
         "VpcId": vpc.id,
@@ -293,6 +342,10 @@ def _vpc_view(ec2: Store, vpc: Vpc) -> dict[str, Any]:
                 "CidrBlock": vpc.cidr,
                 "CidrBlockState": {"State": "associated"},
             }
+        ],
+        "Ipv6CidrBlockAssociationSet": [
+            {"Ipv6CidrBlock": each, "Ipv6CidrBlockState": {"State": "associated"}, "Ipv6Pool": "Amazon"}
+            for each in filter(None, (vpc.ipv6_cidr,))
         ],
         "State": "available",
         "IsDefault": vpc.is_default,

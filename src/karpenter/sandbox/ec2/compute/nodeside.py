@@ -36,6 +36,7 @@ class Machine:
     zone_id: str
     image_id: str
     address: str
+    ipv6_address: str
     host_name: str
     user_data: bytes
     boot: str
@@ -68,6 +69,7 @@ def machine_of(ec2: Store, instance: Instance) -> Machine:
         zone_id=instance.zone_id,
         image_id=instance.image_id,
         address=instance.address,
+        ipv6_address=next((each for nic in instance.interfaces for each in nic.ipv6_addresses), ""),
         host_name=host_name(ec2.account.region, instance),
         user_data=base64.b64decode(instance.data.get("UserData") or ""),
         boot=instance.boot,

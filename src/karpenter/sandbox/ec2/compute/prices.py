@@ -10,7 +10,7 @@ of time; the last rule that matches wins.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -61,13 +61,22 @@ class Prices:
 
     def __init__(self, region: str, seed: int = 0, step_s: int = 3600) -> None:
         self.region = region
-        self.zones = facts.zones(region)
-        self.offered = facts.offered(region)
+        self.zones = dict(facts.zones(region))
+        self.offered = dict(facts.offered(region))
         self.step_s = step_s
         self.rules: list[PriceRule] = []
         self._seed = seed
         self._list_prices = facts.on_demand_prices(region)
         self._share = lru_cache(maxsize=65536)(self._drawn_share)
+
+    def open_zone(self, name: str, zone_id: str, families: Collection[str]) -> None:
+        """Sell the types of some families in one more zone; a second time changes nothing."""
+        if name in self.zones:
+            return
+        self.zones[name] = zone_id
+        for instance_type, zones in self.offered.items():
+            if instance_type.partition(".")[0] in families:
+                self.offered[instance_type] = (*zones, name)
 
     def on_demand(self, instance_type: str, at: datetime) -> float | None:
         """Gives the list price in $/h at that moment, None for a type that has none."""

@@ -62,6 +62,7 @@ class Vpc(Record):
     kind: ClassVar[str] = "vpc"
     cidr: str
     is_default: bool = False
+    ipv6_cidr: str = ""
 
 
 @dataclass(slots=True, eq=False)

@@ -67,6 +67,7 @@ class Cluster:
     nodegroups: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     identities: dict[str, PodIdentity] = field(default_factory=dict)
     authentication_mode: str = "API_AND_CONFIG_MAP"
+    ip_family: str = "ipv4"
 
     def shown(self) -> dict[str, Any]:
         """Gives the cluster in the shape of the API."""
@@ -79,8 +80,8 @@ class Cluster:
             "roleArn": self.role_arn,
             "resourcesVpcConfig": dict(self.vpc),
             "kubernetesNetworkConfig": {
-                "serviceIpv4Cidr": self.service_cidr,
-                "ipFamily": "ipv4",
+                "serviceIpv6Cidr" if self.ip_family == "ipv6" else "serviceIpv4Cidr": self.service_cidr,
+                "ipFamily": self.ip_family,
                 "elasticLoadBalancing": {"enabled": False},
             },
             "identity": {"oidc": {"issuer": self.issuer}},

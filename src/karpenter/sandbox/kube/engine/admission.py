@@ -97,10 +97,36 @@ def _pod(store: Store, pod: Object) -> None:
         ]
 
 
-def admit_update(resource: Resource, obj: Object) -> None:
+def admit_update(resource: Resource, obj: Object, old: Mapping[str, Any]) -> None:
     """Adds to a changed object, in place, what every object of its kind has."""
-    if resource.storage_key == "/pods" and isinstance(obj.get("spec"), dict):
+    if not isinstance(obj.get("spec"), dict):
+        return
+    if resource.storage_key == "/pods":
         _tolerate(obj["spec"])
+    if resource.storage_key == "/services":
+        obj["spec"] = _with_allocated(obj["spec"], old.get("spec") or {})
+
+
+def _with_allocated(spec: Mapping[str, Any], old: Mapping[str, Any]) -> Object:
+    """Return the spec of a service with the addresses and ports that it was given, where the change leaves them out."""
+    kinds = [each.get("type") or "ClusterIP" for each in (spec, old)]
+    made = dict(spec)
+    if "ExternalName" not in kinds and not made.get("clusterIP"):
+        made |= {key: old[key] for key in ("clusterIP", "clusterIPs") if old.get(key) and not made.get(key)}
+    if all(each in {"NodePort", "LoadBalancer"} for each in kinds):
+        given = {_port_key(each): each["nodePort"] for each in old.get("ports") or () if each.get("nodePort")}
+        taken = {each.get("nodePort") for each in made.get("ports") or ()}
+        made["ports"] = [
+            {**each, "nodePort": given[_port_key(each)]}
+            if not each.get("nodePort") and given.get(_port_key(each), 0) not in {0, *taken}
+            else each
+            for each in made.get("ports") or ()
+        ]
+    return made
+
+
+def _port_key(port: Mapping[str, Any]) -> tuple[str, int]:
+    return str(port.get("protocol") or "TCP"), int(port.get("port") or 0)
 
 
 def _tolerate(spec: Object) -> None:
@@ -242,7 +268,7 @@ def _service(store: Store, service: Object) -> None:
                 break
         spec["clusterIP"] = address
     spec["clusterIPs"] = spec.get("clusterIPs") or [spec["clusterIP"]]
-    spec.setdefault("ipFamilies", ["IPv4"])
+    spec.setdefault("ipFamilies", ["IPv6" if ":" in spec["clusterIP"] else "IPv4"])
     spec.setdefault("ipFamilyPolicy", "SingleStack")
     if kind in {"NodePort", "LoadBalancer"}:
         taken = {

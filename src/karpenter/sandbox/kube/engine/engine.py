@@ -177,6 +177,9 @@ class Engine:
                     "the namespace of the provided object does not match the namespace sent on the request"
                 )
             metadata["namespace"] = target.namespace
+        else:
+            # Kubernetes takes it as said by mistake.
+            metadata.pop("namespace", None)
         return metadata
 
     def update(self, resource: Resource, target: Target, sent: Any, options: Options, call: Call) -> Outcome:
@@ -239,6 +242,8 @@ class Engine:
         if not read:
             new = read_object(resource, new, options, call, old)
         new = {**new, "metadata": dict(new["metadata"])} if isinstance(new.get("metadata"), dict) else new
+        if not resource.namespaced and isinstance(new.get("metadata"), dict):
+            new["metadata"].pop("namespace", None)
         self._check_preconditions(resource, target, new, found)
         subresource = target.subresource if target.subresource == "status" else ""
         if resource.definition is not None:
@@ -248,7 +253,7 @@ class Engine:
             self._own(resource, old, new, options, target, managed)
         else:
             self._own(resource, old, new, options, target, managed)
-            admit_update(resource, new)
+            admit_update(resource, new, old)
             new = prepared(resource, new, old, subresource)
             new = judged(resource, new, old, target.subresource)
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]

@@ -4,10 +4,11 @@
 A Node whose kubelet serves says so by its port, which is not that of the kubelets that serve nothing (10250); all of
 them are on loopback. What has no process is answered as ``engine.streams`` says.
 
-=================  ===========================================================================================
-``pods/log``       the log of a container, also while it is being written
-``pods/proxy``     a request to one of a pod's ports, by number or by name
-=================  ===========================================================================================
+====================  ========================================================================================
+``pods/log``          the log of a container, also while it is being written
+``pods/proxy``        a request to one of a pod's ports, by number or by name
+``pods/portforward``  connections to a pod's ports, see ``forwarding``
+====================  ========================================================================================
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from aiohttp import web
 from karpenter.sandbox.kube.engine.calls import Call, Target, parse_target
 from karpenter.sandbox.kube.engine.engine import Engine
 from karpenter.sandbox.kube.errors import ApiError
+from karpenter.sandbox.kube.serving.forwarding import forward, wants_spdy
 
 __all__ = ["Relays"]
 
@@ -92,10 +94,15 @@ class Relays:
         if proxied is not None:
             return await self._proxy(request, call, *proxied.groups(""))
         target = parse_target(call.path)
-        if target is None or (target.group, target.plural, target.subresource) != ("", "pods", "log"):
+        if target is None or (target.group, target.plural) != ("", "pods"):
             return None
         served = self._served(target.namespace, target.name)
-        return None if served is None or call.method != "GET" else await self._log(request, call, served)
+        if served is not None and (target.subresource, call.method) == ("log", "GET"):
+            return await self._log(request, call, served)
+        if served is not None and target.subresource == "portforward" and wants_spdy(request.headers):
+            ports = await self._ports(served)
+            return await forward(request, ports) if ports else None
+        return None
 
     async def _log(self, request: web.BaseRequest, call: Call, served: _Served) -> web.StreamResponse | None:
         container = call.query.get("container") or served.pod["spec"]["containers"][0]["name"]
@@ -122,7 +129,7 @@ class Relays:
         number = int(wanted) if wanted.isdecimal() else numbers.get(wanted)
         if not wanted and ports:
             number = ports[0]["containerPort"]
-        found = await self.ports(served.url, served.path)
+        found = await self._ports(served)
         if number is None or str(number) not in found:
             raise ApiError(
                 503,
@@ -131,14 +138,10 @@ class Relays:
             )
         return found[str(number)]
 
-    async def ports(self, url: str, path: str) -> Mapping[str, int]:
-        """Return the ports of loopback that stand for those of a pod.
-
-        Raises:
-            ApiError: The kubelet does not answer.
-        """
+    async def _ports(self, served: _Served) -> Mapping[str, int]:
+        """Return the ports of loopback that stand for those of a pod; none where it has no process."""
         try:
-            async with self._http().get(f"{url}/ports/{path}", headers=self._own()) as answer:
+            async with self._http().get(f"{served.url}/ports/{served.path}", headers=self._own()) as answer:
                 return dict(await answer.json()) if answer.status == 200 else {}
         except (OSError, TimeoutError, aiohttp.ClientError) as trouble:
             raise _unreachable(trouble) from trouble

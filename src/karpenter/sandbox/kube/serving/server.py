@@ -32,7 +32,7 @@ from karpenter.sandbox.opening import PortTakenError, opened, read_body
 __all__ = ["PortTakenError", "Server", "serving"]
 
 _BODY_LIMIT: Final = 3 * 1024 * 1024
-_FOR_KUBELETS: Final = re.compile(r"/pods/[^/]+/(log|proxy)(/|$)")
+_FOR_KUBELETS: Final = re.compile(r"/pods/[^/]+/(log|proxy|portforward)(/|$)")
 # A log that can be told without a kubelet, and what cannot be: the ports of a pod.
 _OPEN: Final = frozenset({200, 404, 501})
 ADMIN: Final = User("sandbox-admin", ("system:masters", "system:authenticated"))

@@ -324,7 +324,7 @@ async def test_a_missing_role_has_a_reason_of_its_own() -> None:
 
     by_role = await stand.resolve()
 
-    assert said(by_role, conditions.INSTANCE_PROFILE_READY) == ("False", "NodeRoleNotFound")
+    assert said(by_role, conditions.INSTANCE_PROFILE_READY) == ("Unknown", "NodeRoleNotFound")
     assert by_role.status.instance_profile == ""
 
 

@@ -13,7 +13,7 @@ def test_tables_follow_the_values_of_their_parent_in_the_order_of_their_names() 
 
     written = write_toml(table)
 
-    assert written == 'a = true\n\n[b]\ny = 1\n\n[b.x]\nk = "v"\n'
+    assert written == "a = true\n\n[b]\ny = 1\n\n[b.x]\nk = 'v'\n"
 
 
 def test_a_table_of_tables_alone_has_no_head_and_an_empty_one_keeps_its() -> None:
@@ -21,7 +21,12 @@ def test_a_table_of_tables_alone_has_no_head_and_an_empty_one_keeps_its() -> Non
 
 
 def test_keys_are_quoted_only_where_they_must_be() -> None:
-    assert write_toml({"a-b_1": 1, "a.b/c": 2, "": 3}) == '"" = 3\na-b_1 = 1\n"a.b/c" = 2\n'
+    assert write_toml({"a-b_1": 1, "a.b/c": 2, "": 3}) == "'' = 3\na-b_1 = 1\n'a.b/c' = 2\n"
+
+
+def test_text_that_a_literal_cannot_hold_is_escaped() -> None:
+    assert write_toml({"k": "it's"}) == 'k = "it\'s"\n'
+    assert write_toml({"k": 'a "b" \\'}) == "k = 'a \"b\" \\'\n"
 
 
 def test_control_characters_are_escaped() -> None:

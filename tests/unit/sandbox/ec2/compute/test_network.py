@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.sandbox.ec2.compute.account import ZONES, Account, only, tags
+from tests.unit.sandbox.ec2.compute.account import ZONES, Account, codes_of, ids_of, only, tags
 
 
 @pytest.fixture
@@ -227,3 +227,86 @@ def test_attributes_of_subnets_that_ec2_refuses(account: Account, params: dict[s
     asked = {"SubnetId": account.subnets[ZONES[0]], **params}
 
     assert account.refused("ModifySubnetAttribute", **asked).code == code
+
+
+LOCAL = "us-west-2-lax-1a"
+
+
+def opt_in(account: Account) -> None:
+    account.call("ModifyAvailabilityZoneGroup", GroupName="us-west-2-lax-1", OptInStatus="opted-in")
+
+
+def test_a_local_zone_is_listed_only_on_request_until_it_is_opted_in_to(account: Account) -> None:
+    def listed(**params: Any) -> dict[str, str]:
+        found = account.call("DescribeAvailabilityZones", **params)["AvailabilityZones"]
+        return {each["ZoneName"]: each["OptInStatus"] for each in found if each["ZoneType"] == "local-zone"}
+
+    before, everything = listed(), listed(AllAvailabilityZones=True)
+    opt_in(account)
+
+    assert before == {}
+    assert everything[LOCAL] == "not-opted-in"
+    assert listed()[LOCAL] == "opted-in"
+
+
+def test_subnets_and_instances_go_into_a_local_zone_once_it_is_opted_in_to(account: Account) -> None:
+    subnet = {"VpcId": account.vpc, "CidrBlock": "10.0.192.0/20", "AvailabilityZone": LOCAL}
+    refused = account.refused("CreateSubnet", **subnet)
+    opt_in(account)
+    account.subnets[LOCAL] = account.call("CreateSubnet", **subnet)["Subnet"]["SubnetId"]
+
+    sold = account.instance(ids_of(account.fleet(account.at("m5.large", LOCAL)))[0])
+    unsold = account.fleet(account.at("m7i.large", LOCAL))
+
+    assert refused.code == "InvalidParameterValue"
+    assert sold["Placement"]["AvailabilityZone"] == LOCAL
+    assert codes_of(unsold) == ["InvalidFleetConfiguration"]
+
+
+def test_types_are_offered_in_a_local_zone_once_it_is_opted_in_to(account: Account) -> None:
+    def offered() -> set[str]:
+        found = account.call(
+            "DescribeInstanceTypeOfferings",
+            LocationType="availability-zone",
+            Filters=[only("location", LOCAL)],
+        )["InstanceTypeOfferings"]
+        return {each["InstanceType"] for each in found}
+
+    before = offered()
+    opt_in(account)
+    opt_in(account)
+
+    assert before == set()
+    assert "c5.large" in offered()
+    assert "c7i.large" not in offered()
+
+
+def test_a_group_of_zones_that_does_not_exist_or_is_left_is_refused(account: Account) -> None:
+    def code(group: str, status: str, **params: Any) -> str:
+        return account.refused(
+            "ModifyAvailabilityZoneGroup", GroupName=group, OptInStatus=status, **params
+        ).code
+
+    assert code("us-west-2-moon-1", "opted-in") == "InvalidParameterValue"
+    assert code("us-west-2-lax-1", "not-opted-in") == "OptInStatusNotSupported"
+    assert code("us-west-2-lax-1", "opted-in", DryRun=True) == "DryRunOperation"
+
+
+def test_a_subnet_takes_a_block_of_its_networks_ipv6_block_and_no_other(account: Account) -> None:
+    vpc = account.call("CreateVpc", CidrBlock="10.1.0.0/16", AmazonProvidedIpv6CidrBlock=True)["Vpc"]
+    block = vpc["Ipv6CidrBlockAssociationSet"][0]["Ipv6CidrBlock"]
+    assert block.endswith("/56")
+    subnet = account.call("CreateSubnet", VpcId=vpc["VpcId"], CidrBlock="10.1.0.0/24")["Subnet"]["SubnetId"]
+    inside = block.replace("/56", "/64")
+
+    def code(**params: Any) -> str:
+        return account.refused("AssociateSubnetCidrBlock", **params).code
+
+    assert code(SubnetId=subnet, Ipv6CidrBlock=block) == "InvalidSubnet.Range"
+    assert code(SubnetId=subnet, Ipv6CidrBlock="2001:db9::/64") == "InvalidSubnet.Range"
+    assert code(SubnetId=subnet, Ipv6CidrBlock="nonsense") == "InvalidParameterValue"
+    assert code(SubnetId=account.subnets[ZONES[0]], Ipv6CidrBlock=inside) == "InvalidSubnet.Range"
+    account.call("AssociateSubnetCidrBlock", SubnetId=subnet, Ipv6CidrBlock=inside)
+    assert code(SubnetId=subnet, Ipv6CidrBlock=inside) == "InvalidSubnet.Conflict"
+    (found,) = account.call("DescribeSubnets", SubnetIds=[subnet])["Subnets"]
+    assert found["Ipv6CidrBlockAssociationSet"][0]["Ipv6CidrBlock"] == inside

@@ -323,3 +323,17 @@ def test_a_world_of_later_days_still_has_the_release_that_people_pinned() -> Non
     )
 
     assert old != newest
+
+
+def test_an_ipv6_cluster_says_so_and_its_subnets_give_ipv6_addresses() -> None:
+    world = a_world(ip_family="ipv6")
+
+    network = ask(world, "eks", "DescribeCluster", name="sandbox")["cluster"]["kubernetesNetworkConfig"]
+    subnets = ask(world, "ec2", "DescribeSubnets")["Subnets"]
+
+    assert network["ipFamily"] == "ipv6"
+    assert network["serviceIpv6Cidr"].endswith("/108")
+    assert "serviceIpv4Cidr" not in network
+    assert all(each["AssignIpv6AddressOnCreation"] for each in subnets)
+    blocks = {each["Ipv6CidrBlockAssociationSet"][0]["Ipv6CidrBlock"] for each in subnets}
+    assert len(blocks) == 3
