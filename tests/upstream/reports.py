@@ -93,7 +93,7 @@ def known_specs(controller: str = "ours", path: Path = KNOWN) -> Mapping[tuple[s
     return {
         (each["suite"], each["name"]): Known(each["reason"], each.get("applies", True))
         for each in listed
-        if each.get("controller", "ours") == controller or not each.get("applies", True)
+        if each.get("controller", "ours") in (controller, "both") or not each.get("applies", True)
     }
 
 

@@ -134,11 +134,15 @@ def test_the_list_of_known_specs_is_by_suite_name_and_controller(tmp_path: Path)
         '[[spec]]\nsuite = "drift"\nname = "Drift breaks"\nreason = "because"\n'
         '[[spec]]\nsuite = "ami"\nname = "AMI boots"\nreason = "Windows"\napplies = false\n'
         '[[spec]]\nsuite = "drift"\nname = "Drift waits"\nreason = "its clock"\ncontroller = "go"\n'
+        '[[spec]]\nsuite = "ipv6"\nname = "IPv6 races"\nreason = "a race"\ncontroller = "both"\n'
     )
 
-    windows = {("ami", "AMI boots"): Known("Windows", applies=False)}
-    assert known_specs("ours", path) == {("drift", "Drift breaks"): Known("because"), **windows}
-    assert known_specs("go", path) == {("drift", "Drift waits"): Known("its clock"), **windows}
+    both = {
+        ("ami", "AMI boots"): Known("Windows", applies=False),
+        ("ipv6", "IPv6 races"): Known("a race"),
+    }
+    assert known_specs("ours", path) == {("drift", "Drift breaks"): Known("because"), **both}
+    assert known_specs("go", path) == {("drift", "Drift waits"): Known("its clock"), **both}
 
 
 def test_every_listed_spec_names_a_suite_that_exists() -> None:
