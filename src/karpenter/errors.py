@@ -20,6 +20,7 @@
       ClockError, ActionError, ScenarioError      sandbox.ec2: what the model cannot be told
       StateError, TokenFileError                  sandbox.kube: files that cannot be used
       KubeconfigError, BehaviourError             sandbox.kubelets: likewise
+      OwnedError                                  sandbox.kubelets: processes that are another program's
       PortTakenError                              sandbox.ec2, sandbox.kube: an address that is another program's
       StackError                                  sandbox.stack: see sandbox.stack.errors, a sandbox as a whole
       InputError, DemoError                       cli: what cannot be read; what the demo waited for in vain

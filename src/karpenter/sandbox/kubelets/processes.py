@@ -19,6 +19,7 @@ import fcntl
 import os
 import signal
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,14 +28,20 @@ from typing import Final
 
 import msgspec
 
+from karpenter.errors import KarpenterError
 from karpenter.sandbox.kubelets.environment import environ_of, free_ports
 from karpenter.sandbox.kubelets.objects import ContainerView, PodView
 from karpenter.sandbox.stack import leash
 
-__all__ = ["Process", "ProcessRecord", "Processes", "is_locked", "records"]
+__all__ = ["OwnedError", "Process", "ProcessRecord", "Processes", "is_locked", "records"]
 
 _OWNER: Final = "pods.owner"
 _LOOK_AGAIN_S: Final = 0.1
+_TRIES: Final = 30
+
+
+class OwnedError(KarpenterError):
+    """The processes of a directory are another program's."""
 
 
 class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -105,13 +112,29 @@ class Processes:
         self._known: dict[tuple[str, str, str], Process] = {}
 
     def open(self) -> None:
-        """Become the owner of all processes that are started from now on."""
+        """Become the owner of all processes that are started from now on.
+
+        Raises:
+            OwnedError: Another program is that in this directory.
+        """
         self._running.mkdir(parents=True, exist_ok=True)
         for path, _ in records(self._running):
             if not is_locked(path):
                 path.unlink(missing_ok=True)
         self._lock = os.open(self._owner, os.O_RDWR | os.O_CREAT, 0o600)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        for attempt in range(_TRIES):
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as taken:
+                # Processes of the owner before hold it for an instant when they learn that it is gone.
+                if attempt == _TRIES - 1:
+                    raise OwnedError(
+                        f"another program runs the pods of {self._logs.parent.parent}",
+                        hint="end it, or choose another directory with --state",
+                    ) from taken
+                time.sleep(_LOOK_AGAIN_S)
+            else:
+                return
 
     def close(self) -> None:
         """Let go of all processes: those that still run end by their leash."""

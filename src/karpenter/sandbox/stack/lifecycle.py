@@ -46,7 +46,7 @@ __all__ = ["DOWN", "PARTLY", "UP", "PieceStatus", "Stack", "Started", "Status"]
 UP: Final = "up"
 PARTLY: Final = "partly up"
 DOWN: Final = "down"
-# What cannot be changed once there is an account that was made from it.
+# What cannot be changed once there is an account or a Deployment that was made from it.
 _LASTING: Final = (
     "region",
     "cluster_name",
@@ -54,6 +54,7 @@ _LASTING: Final = (
     "ip_family",
     "bare",
     "instance_profiles",
+    "controller_namespace",
 )
 # The model before the API: the controller gives its lease up there.
 _LAST: Final = ("ec2", "kube")
@@ -130,7 +131,7 @@ class Stack:
         *,
         tell: Callable[[str], None] = lambda _: None,
         stopped: Callable[[], bool] = lambda: False,
-        patience_s: float = 90.0,
+        patience_s: float = 180.0,
         programs: Callable[[Home, Record], Sequence[Piece]] = pieces,
     ) -> None:
         self.home = home

@@ -22,7 +22,7 @@ from karpenter.sandbox.kubelets.endpoint import Endpoint, LogOptions, log_lines
 from karpenter.sandbox.kubelets.objects import PodView
 from karpenter.sandbox.kubelets.pace import Pace
 from karpenter.sandbox.kubelets.pods import Addresses, Run
-from karpenter.sandbox.kubelets.processes import Process, Processes, is_locked, records
+from karpenter.sandbox.kubelets.processes import OwnedError, Process, Processes, is_locked, records
 from karpenter.sandbox.kubelets.settings import Settings
 from tests.unit.sandbox.kubelets.builders import Paper
 
@@ -301,6 +301,21 @@ async def test_processes_end_with_their_owner_even_if_that_one_cannot_end_them(
     one.processes.close()
 
     await asyncio.wait_for(process.wait(), 60)
+
+
+def test_the_processes_of_a_directory_have_one_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("karpenter.sandbox.kubelets.processes._LOOK_AGAIN_S", 0.001)
+    one, other = Processes(tmp_path, {}), Processes(tmp_path, {})
+    one.open()
+
+    with pytest.raises(OwnedError, match="another program runs the pods of") as refused:
+        other.open()
+    one.close()
+    other.close()
+    other.open()
+    other.close()
+
+    assert "--state" in refused.value.hint
 
 
 async def test_the_kubelet_serves_the_log_as_far_as_it_is_wanted(node: Callable[[str], Node]) -> None:
