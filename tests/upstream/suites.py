@@ -62,7 +62,8 @@ SUITES: Final = (
     *(Suite(name) for name in ("consolidation", "drift", "integration", "storage", "ami")),
     Suite("ipv6", ip_family="ipv6"),
     Suite("localzone", local_zone=True),
-    # Some of its specs wait a quarter of an hour for a controller to give up, others three minutes for a node to expire.
+    # Some of its specs wait a quarter of an hour for a controller to give up, others three minutes until a node
+    # expires.
     Suite("regression", CORE, wait_s=300.0, limit_s=1500.0),
     Suite("dra", CORE),
     Suite("scale", wait_s=_LARGE_WAIT_S, limit_s=_LARGE_LIMIT_S),
