@@ -18,6 +18,7 @@ import pytest
 
 from tests.e2e.controlplane import BinariesMissingError, ControlPlane, eventually, find_binaries
 from tests.e2e.controlplane.binaries import OPTIONAL_VARIABLE
+from tests.patience import patient
 
 _LEFT_OUT = pytest.StashKey[str]()
 _TEST_TIMEOUT_S = 120
@@ -26,8 +27,9 @@ _TEST_TIMEOUT_S = 120
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark each test of this directory, so that none can forget it."""
     item.add_marker(pytest.mark.e2e)
-    if item.get_closest_marker("timeout") is None:
-        item.add_marker(pytest.mark.timeout(_TEST_TIMEOUT_S))
+    limit = item.get_closest_marker("timeout")
+    seconds = _TEST_TIMEOUT_S if limit is None else limit.args[0]
+    item.add_marker(pytest.mark.timeout(patient(seconds)), append=False)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tests.component.aws.rights import confine
+from tests.patience import patient
 
 if TYPE_CHECKING:
     from tests.e2e.scenarios.planes import Plane
@@ -30,13 +31,14 @@ _END_S = 60.0
 
 def wait_for(condition: Callable[[], Any], what: str, seconds: float = 60) -> Any:
     """Wait until something is so and give it; say what was waited for if it is not."""
-    end = time.monotonic() + seconds
+    limit = patient(seconds)
+    end = time.monotonic() + limit
     while time.monotonic() < end:
         found = condition()
         if found:
             return found
         time.sleep(0.2)
-    raise AssertionError(f"not within {seconds:g} s: {what}")
+    raise AssertionError(f"not within {limit:g} s: {what}")
 
 
 class Product:

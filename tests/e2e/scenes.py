@@ -16,6 +16,7 @@ from tests.e2e.product import Product, wait_for
 
 __all__ = [
     "NODE_CLASS",
+    "OLD_KINDS",
     "POOL",
     "conditions",
     "deployment",
@@ -39,6 +40,35 @@ spec:
       nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
   limits: {cpu: "1000"}
   disruption: {consolidationPolicy: WhenEmptyOrUnderutilized, consolidateAfter: Never}
+"""
+
+# As people have them in their notes, for a cluster called prod; and a pod that waits for their node.
+OLD_KINDS = """
+apiVersion: karpenter.sh/v1alpha5
+kind: Provisioner
+metadata: {name: default}
+spec:
+  labels: {type: karpenter}
+  requirements:
+    - {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}
+    - {key: karpenter.k8s.aws/instance-category, operator: In, values: [c, m, r]}
+  consolidation: {enabled: true}
+  providerRef: {name: default}
+---
+apiVersion: karpenter.k8s.aws/v1alpha1
+kind: AWSNodeTemplate
+metadata: {name: default}
+spec:
+  subnetSelector: {karpenter.sh/discovery: prod}
+  securityGroupSelector: {karpenter.sh/discovery: prod}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: waiting, namespace: default}
+spec:
+  nodeSelector: {type: karpenter}
+  terminationGracePeriodSeconds: 0
+  containers: [{name: pause, image: pause, resources: {requests: {cpu: 100m}}}]
 """
 
 NODE_CLASS = """

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 import threading
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 import aiohttp
+import yaml
 from aiohttp import web
 
 __all__ = ["StallingProxy"]
@@ -24,11 +26,13 @@ class StallingProxy:
 
     Args:
         server: The address of the API server.
+        authority: The certificate that it is known by.
         path: The list whose watches can be held, e.g. ``/api/v1/pods``.
     """
 
-    def __init__(self, server: str, path: str) -> None:
+    def __init__(self, server: str, authority: Path, path: str) -> None:
         self._server = server
+        self._authority = authority
         self._path = path
         self._stalled = threading.Event()
         self._over = threading.Event()
@@ -56,11 +60,12 @@ class StallingProxy:
         self._stalled.clear()
 
     def kubeconfig(self, original: Path, copy: Path) -> Path:
-        """Write a kubeconfig that leads through the proxy."""
-        text = original.read_text(encoding="utf-8")
-        address, own = (each.removeprefix("http://") for each in (self._server, self.url))
-        assert address in text, f"{original} does not name {address}"
-        copy.write_text(text.replace(address, own), encoding="utf-8")
+        """Write a kubeconfig with the same user that leads through the proxy, over plain HTTP."""
+        config = yaml.safe_load(original.read_text(encoding="utf-8"))
+        [entry] = config["clusters"]
+        assert entry["cluster"]["server"] == self._server, f"{original} does not name {self._server}"
+        entry["cluster"] = {"server": self.url}
+        copy.write_text(yaml.safe_dump(config), encoding="utf-8")
         return copy
 
     async def _serve(self) -> None:
@@ -70,7 +75,8 @@ class StallingProxy:
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        connector = aiohttp.TCPConnector(limit=0)
+        trusted = ssl.create_default_context(cafile=self._authority)
+        connector = aiohttp.TCPConnector(limit=0, ssl=trusted)
         async with aiohttp.ClientSession(connector=connector, auto_decompress=True) as self._session:
             self._up.set()
             while not self._over.is_set():  # noqa: ASYNC110 - another thread says so

@@ -21,6 +21,7 @@ from tests.e2e.awscli import find_aws
 from tests.e2e.controlplane import ControlPlane, find_binaries
 from tests.e2e.helm import CHARTS, Helm, find_helm
 from tests.e2e.product import wait_for
+from tests.e2e.scenes import OLD_KINDS
 
 pytestmark = pytest.mark.timeout(1500)  # the first run builds helm and installs the aws command
 
@@ -33,33 +34,6 @@ _OTHERS = """\
 - rolearn: arn:aws:iam::123456789012:role/EKSNodeRole-prod
   username: system:node:{{EC2PrivateDNSName}}
   groups: [system:bootstrappers, system:nodes]
-"""
-_OLD_KINDS = """
-apiVersion: karpenter.sh/v1alpha5
-kind: Provisioner
-metadata: {name: default}
-spec:
-  labels: {type: karpenter}
-  requirements:
-    - {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}
-    - {key: karpenter.k8s.aws/instance-category, operator: In, values: [c, m, r]}
-  consolidation: {enabled: true}
-  providerRef: {name: default}
----
-apiVersion: karpenter.k8s.aws/v1alpha1
-kind: AWSNodeTemplate
-metadata: {name: default}
-spec:
-  subnetSelector: {karpenter.sh/discovery: prod}
-  securityGroupSelector: {karpenter.sh/discovery: prod}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: waiting, namespace: default}
-spec:
-  nodeSelector: {type: karpenter}
-  terminationGracePeriodSeconds: 0
-  containers: [{name: pause, image: pause, resources: {requests: {cpu: 100m}}}]
 """
 
 
@@ -220,7 +194,7 @@ def test_both_ways_end_alike_and_an_old_provisioner_works_within_the_rights(
     assert "nothing to do" in again.stderr
 
     with _controller(bare, cluster, tmp_path):
-        cluster.kubectl("apply", "-f", "-", input=_OLD_KINDS)
+        cluster.kubectl("apply", "-f", "-", input=OLD_KINDS)
         wait_for(lambda: _phase(cluster) == "Running", "the pod runs on a node of the old Provisioner", 90)
         assert len(bare.living()) == 1
         cluster.kubectl("delete", "pod", "waiting", "--now")

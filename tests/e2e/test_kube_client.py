@@ -32,6 +32,7 @@ from karpenter.kube.client import JSON_PATCH
 from karpenter.kube.config import ClusterConfig, Identity
 from karpenter.kube.kinds import EVENTS, LEASES, NODE_POOLS, NODES, POD_DISRUPTION_BUDGETS, PODS
 from tests.e2e.controlplane import ControlPlane
+from tests.patience import patient
 
 
 @asynccontextmanager
@@ -43,7 +44,7 @@ async def client_of(plane: ControlPlane, **options: Any) -> AsyncIterator[Client
 
 async def until(condition: Callable[[], object], seconds: float = 20) -> None:
     """Wait for what an informer hears."""
-    async with asyncio.timeout(seconds):
+    async with asyncio.timeout(patient(seconds)):
         while not condition():  # noqa: ASYNC110 - it happens in another process
             await asyncio.sleep(0.02)
 

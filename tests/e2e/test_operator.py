@@ -22,6 +22,7 @@ from karpenter.operator.settings import Settings
 from karpenter.state import STORED_NODE_CLASSES, STORED_NODE_POOLS
 from tests.e2e.controlplane import ControlPlane
 from tests.e2e.papercloud import PaperCloud, make_ready
+from tests.patience import patient
 
 NODE_CLASS = {
     "metadata": {"name": "default"},
@@ -92,11 +93,11 @@ async def operating(
 async def eventually(condition: Callable[[], Any], what: str, seconds: float = 30) -> Any:
     """Wait for something and give it."""
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(patient(seconds)):
             while not (found := await condition()):  # noqa: ASYNC110 - it happens elsewhere
                 await asyncio.sleep(0.1)
     except TimeoutError:
-        pytest.fail(f"not within {seconds} s: {what}")
+        pytest.fail(f"not within {patient(seconds):g} s: {what}")
     return found
 
 

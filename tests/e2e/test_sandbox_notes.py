@@ -21,39 +21,12 @@ from tests.e2e.controlplane import KubectlFailedError, find_binaries
 from tests.e2e.controlplane.kubectl import Kubectl
 from tests.e2e.product import wait_for
 from tests.e2e.scenarios import manifest
+from tests.e2e.scenes import OLD_KINDS
 
 pytestmark = pytest.mark.timeout(900)
 
 _CLUSTER = "prod"
 _PROFILE = f"KarpenterNodeInstanceProfile-{_CLUSTER}"
-_OLD_KINDS = """
-apiVersion: karpenter.sh/v1alpha5
-kind: Provisioner
-metadata: {name: default}
-spec:
-  labels: {type: karpenter}
-  requirements:
-    - {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}
-    - {key: karpenter.k8s.aws/instance-category, operator: In, values: [c, m, r]}
-  consolidation: {enabled: true}
-  providerRef: {name: default}
----
-apiVersion: karpenter.k8s.aws/v1alpha1
-kind: AWSNodeTemplate
-metadata: {name: default}
-spec:
-  subnetSelector: {karpenter.sh/discovery: prod}
-  securityGroupSelector: {karpenter.sh/discovery: prod}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: waiting, namespace: default}
-spec:
-  nodeSelector: {type: karpenter}
-  terminationGracePeriodSeconds: 0
-  containers: [{name: pause, image: pause, resources: {requests: {cpu: 100m}}}]
-"""
-
 
 _STATEFUL = """
 apiVersion: apps/v1
@@ -171,15 +144,24 @@ def _w2(up: Sandbox) -> None:
     up.apply(of_the_cluster("w2-pod"))
     up.wait("wait", "--for=condition=Ready", "pod/work")
 
-    [node] = up.get("nodes")
+    [node] = up.get("nodes", "-l", "karpenter.sh/nodepool")
     labels = node["metadata"]["labels"]
     assert labels["topology.kubernetes.io/zone"] in {"ap-northeast-2a", "ap-northeast-2c"}
     assert node["status"]["nodeInfo"]["kubeletVersion"].startswith("v1.32.")
     assert node["status"]["nodeInfo"]["osImage"] == "Amazon Linux 2"
     [instance] = up.instances()
     assert "amazon-eks-" in up.model("state")["ec2"]["images"][instance["image"]]
+    _read_the_log_of_the_controller(up, node["metadata"]["name"])
     with pytest.raises(KubectlFailedError, match=r"spec\.requirements\[0\]\.requirements"):
         up.apply(of_the_cluster("w2-broken"))
+
+
+def _read_the_log_of_the_controller(up: Sandbox, node: str) -> None:
+    which = ("-n", "karpenter", "-l", "app.kubernetes.io/name=karpenter", "-c", "controller")
+    assert node in up.kubectl.run("logs", *which, "--tail=-1").stdout
+    last = up.kubectl.run("logs", *which, "--tail=1").stdout
+    assert last.count("\n") == 1
+    assert json.loads(last)["level"]
 
 
 def _w3(up: Sandbox) -> None:
@@ -223,13 +205,16 @@ def test_an_installation_on_an_existing_cluster_as_in_w8(tmp_path: Path) -> None
     with sandbox(tmp_path, *options) as up:
         said = up.karpenter("install", "aws", "--cluster-name", _CLUSTER, "--yes")
         assert "changes made" in said
+        # As notes change a setting of an installation.
+        up.kubectl.run("set", "env", "-n", "karpenter", "deployment/karpenter", "BATCH_IDLE_DURATION=2s")
+        up.wait("rollout", "status", "-n", "karpenter", "deployment/karpenter")
         # From here on the controller may do what its role allows, as in an account.
         up.model("enforce", {"accessKey": "sandbox", "role": f"KarpenterControllerRole-{_CLUSTER}"})
 
         listed = up.kubectl.run("api-resources", "--categories", "karpenter", "-o", "wide").stdout
         for kind in ("Provisioner", "AWSNodeTemplate", "NodePool", "EC2NodeClass", "NodeClaim"):
             assert f" {kind} " in listed
-        up.apply(_OLD_KINDS)
+        up.apply(OLD_KINDS)
         up.wait("wait", "--for=condition=Ready", "pod/waiting")
         [node] = up.get("nodes", "-l", "type=karpenter")
         assert node["metadata"]["labels"]["karpenter.sh/provisioner-name"] == "default"

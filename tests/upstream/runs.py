@@ -7,13 +7,16 @@ its own, and a plane is given up once a spec has failed on it.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import itertools
 import os
 import shutil
 import subprocess
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,6 +39,8 @@ MEASURED: Final = "measured"
 # Ginkgo ends a spec at its own limit and writes its reports after that.
 _REPORT_S: Final = 60.0
 _LOOK_S: Final = 0.1
+# Specs of the core module that serve metrics on a port of their own, the same in each process.
+_ALONE: Final = "Chaos "
 # Specs of the core module that expect nodes with two processors.
 _SMALL: Final = "CapacityBuffer "
 _MANIFESTS: Final = Path(__file__).parent
@@ -192,6 +197,13 @@ def _run(
     report = stem.with_suffix(".json")
     report.unlink(missing_ok=True)
     given = {**environ, WAIT_VARIABLE: f"{suite.wait_s:.0f}s", "OUTPUT_DIR": str(results / MEASURED)}
+    with _alone() if spec.name.startswith(_ALONE) else contextlib.nullcontext():
+        return _follow(spec, stem, given, stopped)
+
+
+def _follow(spec: Spec, stem: Path, given: Mapping[str, str], stopped: threading.Event) -> Verdict:
+    """Run one spec's process until it ends, is stopped or takes too long."""
+    suite, report = spec.suite, stem.with_suffix(".json")
     begun = time.monotonic()
     end = begun + suite.limit_s + _REPORT_S
     said = f"it wrote no report; see {stem.name}.log"
@@ -209,6 +221,14 @@ def _run(
     verdict = read_verdict(suite.name, spec.name, report)
     seconds = time.monotonic() - begun
     return verdict or Verdict(suite.name, spec.name, Outcome.FAILED, seconds, said)
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Wait until no other such spec of this machine runs."""
+    with (Path(tempfile.gettempdir()) / "karpenter-upstream.lock").open("w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _command(spec: Spec, report: Path) -> list[str]:

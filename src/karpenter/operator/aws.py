@@ -38,7 +38,12 @@ from karpenter.cloud.aws.pricing import USUAL_EVERY_S, Prices
 from karpenter.cloud.aws.profiles import InstanceProfiles, profiles_in_use
 from karpenter.cloud.aws.provider import AwsProvider, AwsSettings, Hooks, connect, name_tags
 from karpenter.cloud.aws.region import find_region
-from karpenter.cloud.aws.reservations import Reservations
+from karpenter.cloud.aws.reservations import (
+    RELEASED_LABELS,
+    Reservations,
+    expiring_claims,
+    released_claims,
+)
 from karpenter.cloud.aws.securitygroups import SecurityGroups
 from karpenter.cloud.aws.subnets import Subnets
 from karpenter.cloud.aws.unavailable import PoolOut
@@ -46,6 +51,7 @@ from karpenter.cloud.aws.zonalshift import REFRESH_EVERY_S as SHIFTS_EVERY_S
 from karpenter.cloud.aws.zonalshift import ZonalShifts, cluster_arn
 from karpenter.controllers.interruption import Interruptions
 from karpenter.controllers.nodeclass import NodeClasses
+from karpenter.controllers.reservations import ReservationEnds
 from karpenter.controllers.tagging import Tagging
 from karpenter.errors import KarpenterError
 from karpenter.kit.clock import Clock, within
@@ -70,7 +76,8 @@ _SWEEP_S: Final = 60.0
 _PROFILES_S: Final = 1800.0
 # How long the start waits for EKS to name the version, which the API server can tell, too.
 _EKS_WAIT_S: Final = 5.0
-_OFFERINGS_S: Final = 60.0
+_OFFERINGS_S: Final = 5.0
+_RESERVATIONS_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +136,16 @@ async def make_aws(parts: Surroundings, fence: Callable[[], None]) -> CloudParts
         tasks["instanceprofiles"] = lambda: _again(
             parts, _PROFILES_S, log, lambda: _sweep_profiles(parts, shared)
         )
+    if parts.settings.feature_gates.reserved_capacity:
+        ends = _reservation_ends(parts, provider)
+        tasks["capacityreservation"] = lambda: _again(parts, _RESERVATIONS_S, log, ends.reconcile)
     if Detail.INSTANCE_TYPES in parts.metrics.details:
         tasks["cloudprovider.metrics"] = lambda: _again(
-            parts, _OFFERINGS_S, log, lambda: shared.measures.measure_offerings(provider), at_once=True
+            parts,
+            _OFFERINGS_S,
+            log,
+            lambda: shared.measures.follow_offerings(provider, parts.clock.monotonic()),
+            at_once=True,
         )
     if shared.shifts is not None:
         refresh = shared.shifts.refresh
@@ -343,6 +357,18 @@ async def _again(
                 await work()
         except KarpenterError as error:
             log.error("refreshing from AWS failed and is tried again", error=error)  # noqa: TRY400 - it has a hint
+
+
+def _reservation_ends(parts: Surroundings, provider: AwsProvider) -> ReservationEnds:
+    return ReservationEnds(
+        client=parts.client,
+        cluster=parts.cluster,
+        machines=provider.list,
+        released=released_claims,
+        expiring=lambda claims: expiring_claims(claims, parts.cluster.effective.classes.values()),
+        labels=RELEASED_LABELS,
+        metrics=parts.metrics,
+    )
 
 
 async def _sweep_profiles(parts: Surroundings, shared: _Aws) -> None:

@@ -38,6 +38,8 @@ _CATEGORIES: Final[Mapping[InterruptionKind, str]] = {
     InterruptionKind.EVENT_STATUS: "EventStatus",
 }
 _MIB: Final = 1024 * 1024
+# Prices and what is sold out change slowly; thousands of series are not made anew for less.
+_OFFERINGS_S: Final = 60.0
 
 
 class MeasuredCloud:
@@ -120,6 +122,8 @@ class AwsMetrics:
     def __init__(self, metrics: Metrics, cluster: Cluster) -> None:
         self._metrics = metrics
         self._cluster = cluster
+        self._offered: frozenset[tuple[str, int]] | None = None
+        self._offered_at_s = 0.0
 
     def called(self, record: CallRecord) -> None:
         """Count a request that went out."""
@@ -148,16 +152,27 @@ class AwsMetrics:
         if self._cluster.informers.claims.by("instance", instance_id):
             self._metrics.unhealthy_instances.labels(_CATEGORIES[kind]).inc()
 
+    async def follow_offerings(self, cloud: CloudProvider[EC2NodeClass], now_s: float) -> None:
+        """Show the offerings anew every minute, and at once where other pools than before can buy."""
+        found = frozenset((pool.metadata.name, pool.metadata.generation) for pool, _ in self._buying(cloud))
+        if found == self._offered and now_s - self._offered_at_s < _OFFERINGS_S:
+            return
+        await self.measure_offerings(cloud)
+        self._offered, self._offered_at_s = found, now_s
+
+    def _buying(self, cloud: CloudProvider[EC2NodeClass]) -> Iterator[tuple[NodePool, EC2NodeClass]]:
+        for pool in tuple(self._cluster.effective.pools.values()):
+            node_class = self._cluster.node_class(pool.spec.template.spec.node_class_ref.name)
+            if node_class is not None and cloud.readiness(node_class).ready:
+                yield pool, node_class
+
     async def measure_offerings(self, cloud: CloudProvider[EC2NodeClass]) -> None:
         """Show every offering that some pool may buy, and the size of its type."""
         available: dict[tuple[str, ...], float] = {}
         prices: dict[tuple[str, ...], float] = {}
         cores: dict[tuple[str, ...], float] = {}
         memory: dict[tuple[str, ...], float] = {}
-        for pool in tuple(self._cluster.effective.pools.values()):
-            node_class = self._cluster.node_class(pool.spec.template.spec.node_class_ref.name)
-            if node_class is None or not cloud.readiness(node_class).ready:
-                continue
+        for pool, node_class in self._buying(cloud):
             for kind in await cloud.instance_types(pool, node_class):
                 cores[kind.name,] = float(kind.labels.get(names.INSTANCE_CPU, 0))
                 memory[kind.name,] = float(kind.labels.get(names.INSTANCE_MEMORY, 0)) * _MIB

@@ -23,6 +23,7 @@ from karpenter.sandbox.stack.home import Home
 from karpenter.sandbox.stack.lifecycle import Stack
 from karpenter.sandbox.stack.record import Record, load
 from karpenter.sandbox.stack.replicas import is_system_node
+from tests.patience import patient
 
 _NODES = "/api/v1/nodes"
 DEPLOYMENT: dict[str, Any] = {
@@ -44,14 +45,15 @@ DEPLOYMENT: dict[str, Any] = {
 
 def wait_for(condition: Callable[[], Any], what: str, seconds: float = 60) -> Any:
     """Wait until something is so and give it."""
-    end = time.monotonic() + seconds
+    limit = patient(seconds)
+    end = time.monotonic() + limit
     while time.monotonic() < end:
         with contextlib.suppress(OSError):
             found = condition()
             if found:
                 return found
         time.sleep(0.1)
-    raise AssertionError(f"not within {seconds:g} s: {what}")
+    raise AssertionError(f"not within {limit:g} s: {what}")
 
 
 def ready_nodes(api: KubeApi) -> list[str]:

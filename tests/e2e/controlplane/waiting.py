@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from tests.patience import patient
+
 __all__ = ["eventually"]
 
 _Seen = TypeVar("_Seen")
@@ -27,13 +29,14 @@ def eventually(
     """Return what ``look`` sees as soon as it ``holds``: as soon as it is true, if nothing else is asked for.
 
     Raises:
-        AssertionError: ``what`` did not come about within ``timeout_s`` seconds; names what was seen last.
+        AssertionError: ``what`` did not come about, ``timeout_s`` on a quiet machine; names what was seen last.
     """
-    deadline = time.monotonic() + timeout_s
+    limit = patient(timeout_s)
+    deadline = time.monotonic() + limit
     while True:
         seen = look()
         if holds(seen):
             return seen
         if time.monotonic() > deadline:
-            raise AssertionError(f"{what}: not within {timeout_s:g} s; last seen: {seen!r}")
+            raise AssertionError(f"{what}: not within {limit:g} s; last seen: {seen!r}")
         time.sleep(poll_s)

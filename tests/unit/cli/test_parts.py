@@ -64,3 +64,28 @@ def test_the_controllers_work_until_they_are_asked_to_stop(tmp_path: Path, capsy
     assert told.out == ""
     assert TOKEN not in told.err
     assert told.err.endswith("stopped\n")
+
+
+def test_the_system_node_runs_until_it_is_asked_to_stop(tmp_path: Path, capsys: Capture) -> None:
+    with api() as (url, _), stopped_once_it_listens():
+        write_kubeconfig(tmp_path / "kubeconfig", url, TOKEN)
+        where = ("--kubeconfig", str(tmp_path / "kubeconfig"), "--state", str(tmp_path / "state"))
+
+        code = main(["sandbox", "system-node", *where, "--program", "karpenter=karpenter"])
+
+    told = capsys.readouterr()
+    assert code == 0
+    assert told.out == ""
+    assert told.err.startswith("the system node of sandbox; Ctrl-C ends it\n")
+    assert told.err.endswith("stopped\n")
+
+
+@pytest.mark.parametrize("pair", ["karpenter", "=x", "karpenter="])
+def test_a_program_without_an_image_or_the_other_way_round_is_refused(pair: str, capsys: Capture) -> None:
+    assert main(["sandbox", "system-node", "--kubeconfig", "k", "--program", pair]) == 2
+    assert "is not of the form IMAGE=PROGRAM" in capsys.readouterr().err
+
+
+def test_a_system_node_without_its_kubeconfig_is_refused_with_a_hint(tmp_path: Path, capsys: Capture) -> None:
+    assert main(["sandbox", "system-node", "--kubeconfig", str(tmp_path / "none")]) == 2
+    assert "give another with --kubeconfig" in capsys.readouterr().err

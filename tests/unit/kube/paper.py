@@ -14,6 +14,7 @@ from aiohttp import web
 
 from karpenter.kit.clock import FakeClock
 from karpenter.kube import Client, ClusterConfig
+from tests.patience import patient
 
 Answer = Callable[["Seen"], Awaitable[web.StreamResponse] | web.StreamResponse]
 
@@ -138,6 +139,6 @@ async def client_for(paper: Paper, **options: Any) -> AsyncIterator[Client]:
 
 async def until(condition: Callable[[], object]) -> None:
     """Wait until something holds, for a bounded time."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(patient(5)):
         while not condition():  # noqa: ASYNC110 - what is waited for happens on the other side of a socket
             await asyncio.sleep(0.005)

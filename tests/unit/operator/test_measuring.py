@@ -21,7 +21,7 @@ from karpenter.cloud.aws.interruption import InterruptionKind
 from karpenter.cloud.aws.launchtemplates import LaunchSpec
 from karpenter.cloud.aws.provider import AwsProvider
 from karpenter.cloud.errors import InsufficientCapacityError, NodeClaimNotFoundError
-from karpenter.cloud.protocol import Machine, NodeClassReadiness, RepairPolicy
+from karpenter.cloud.protocol import CloudProvider, Machine, NodeClassReadiness, RepairPolicy
 from karpenter.kit.clock import FakeClock
 from karpenter.model.instancetypes import InstanceType, Offering
 from karpenter.observe import Detail, Metrics, measured
@@ -184,6 +184,32 @@ async def test_offerings_and_sizes_are_shown_and_a_class_that_is_not_ready_has_n
     scene.inner.is_ready = False
     await scene.aws.measure_offerings(scene.inner)
     assert scene.value(f"{name}_cpu_cores", of) is None
+
+
+async def test_offerings_are_shown_anew_every_minute_and_at_once_where_other_pools_can_buy() -> None:
+    scene = Scene()
+    shown: list[None] = []
+    measure = scene.aws.measure_offerings
+
+    async def counted(cloud: CloudProvider[EC2NodeClass]) -> None:
+        shown.append(None)
+        await measure(cloud)
+
+    scene.aws.measure_offerings = counted  # type: ignore[method-assign]
+    counts = []
+    for now_s, is_ready in (
+        (0.0, True),
+        (5.0, True),
+        (10.0, False),
+        (15.0, True),
+        (70.0, True),
+        (75.0, True),
+    ):
+        scene.inner.is_ready = is_ready
+        await scene.aws.follow_offerings(scene.inner, now_s)
+        counts.append(len(shown))
+
+    assert counts == [1, 1, 2, 3, 3, 4]
 
 
 def test_what_aws_tells_on_the_way_is_counted() -> None:

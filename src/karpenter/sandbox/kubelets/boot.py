@@ -9,8 +9,8 @@ Windows               PowerShell between tags that calls ``Start-EKSBootstrap.ps
 any other image       whichever of these the text looks like
 ====================  =======================================================================================
 
-Nothing is run: the call that joins the cluster is found and its words are read, and what a script says of huge pages.
-Variables of scripts are not expanded. Whatever the image could not follow is a ``BootError``.
+Nothing is run: the call that joins the cluster is found and its words are read. Variables of scripts are not
+expanded. Whatever the image could not follow is a ``BootError``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _POWERSHELL_CALL: Final = re.compile(
     r"&\s*(?:\$EKSBootstrapScriptFile|\S*Start-EKSBootstrap\.ps1\S*)", re.IGNORECASE
 )
 _POWERSHELL_OPTION: Final = re.compile(r"""-(\w+)\s+('(?:[^']|'')*'|"[^"]*"|[^\s'"]+)""")
-_HUGE_PAGES: Final = re.compile(r"vm\.nr_hugepages\s*=\s*(\d+)")
+_HUGE_PAGES: Final = re.compile(r"^[^#\n]*\bvm\.nr_hugepages\s*=\s*(\d+)", re.MULTILINE)
 _NODE_CONFIG: Final = "application/node.eks.aws"
 
 
@@ -62,8 +62,8 @@ class Boot:
     kubelet: KubeletConfig
     family: str
     raid0: bool = False
+    # Of 2 MiB each, as a script of the user has the kernel set them aside.
     huge_pages: int = 0
-    """Pages of 2 MiB that a script sets aside."""
 
 
 def family_of(image_name: str) -> str:
@@ -79,18 +79,25 @@ def read_boot(user_data: bytes, family: str = OTHER) -> Boot:
     """
     text = _text(user_data)
     chosen = family if family != OTHER else _looks_like(text)
+    if chosen == AL2023:
+        boot = _nodeadm([content for kind, content in _parts(text) if kind == _NODE_CONFIG])
+        return replace(boot, huge_pages=_huge_pages(_scripts(text)))
     if chosen == BOTTLEROCKET:
         return _bottlerocket(text)
     if chosen == WINDOWS:
         return _windows(text)
-    parts = list(_parts(text))
-    scripts = [content for kind, content in parts if kind == "text/x-shellscript"]
-    if chosen == AL2023:
-        boot = _nodeadm([content for kind, content in parts if kind == _NODE_CONFIG])
-    else:
-        boot = _bootstrap(scripts)
-    set_aside = [int(found) for script in scripts for found in _HUGE_PAGES.findall(script)]
-    return replace(boot, huge_pages=set_aside[-1]) if set_aside else boot
+    scripts = _scripts(text)
+    return replace(_bootstrap(scripts), huge_pages=_huge_pages(scripts))
+
+
+def _scripts(text: str) -> list[str]:
+    return [content for kind, content in _parts(text) if kind == "text/x-shellscript"]
+
+
+def _huge_pages(scripts: Sequence[str]) -> int:
+    """Gives how many huge pages the last script that sets them asks for."""
+    set_to = [match[1] for script in scripts for match in _HUGE_PAGES.finditer(script)]
+    return int(set_to[-1]) if set_to else 0
 
 
 def _text(user_data: bytes) -> str:

@@ -21,9 +21,9 @@ from karpenter.sandbox.kubelets.kubeletconfig import BootError, KubeletConfig
 
 __all__ = ["Size", "attachable_volumes", "devices_of", "size_of"]
 
-_HUGE_PAGES: Final = "hugepages-2Mi"
 _MIB: Final = 1024**2
 _GIB: Final = 1024**3
+_HUGE_PAGES: Final = "hugepages-2Mi"
 
 # A file system's own tables: 20 GiB of xfs hold this much less than 20 GiB.
 _FILE_SYSTEM_LOSS: Final = 0.0006
@@ -56,14 +56,14 @@ def size_of(
     """
     config = boot.kubelet
     pods = _pods(facts, boot)
-    huge = boot.huge_pages * 2 * _MIB
+    huge_pages = boot.huge_pages * 2 * _MIB
     capacity = Resources(
         {
-            **({_HUGE_PAGES: huge} if huge else {}),
             CPU: facts.vcpus * 1000,
             MEMORY: int(facts.memory_mib * 1024 * (1 - memory_loss)) * 1024,
             EPHEMERAL_STORAGE: _storage(facts, boot, disks_gib, root_device),
             PODS: pods,
+            **({_HUGE_PAGES: huge_pages} if huge_pages else {}),
         }
     )
     kept = [
@@ -73,8 +73,8 @@ def size_of(
         ),
         _reserved("systemReserved", config.system_reserved or {}),
         _eviction(config, capacity),
-        # What is set aside for huge pages is no other memory.
-        {MEMORY: huge},
+        # Set aside, they are no memory for other pods.
+        {MEMORY: huge_pages},
     ]
     left = dict(capacity)
     for amounts in kept:

@@ -68,16 +68,6 @@ def test_the_image_tells_how_user_data_is_read(image: str, family: str) -> None:
     assert family_of(image) == family
 
 
-def test_a_script_sets_huge_pages_aside_and_the_last_word_counts() -> None:
-    call = b"/etc/eks/bootstrap.sh shop --apiserver-endpoint https://x --b64-cluster-ca Y2E=\n"
-    script = (
-        b"#!/bin/bash\nsysctl -w vm.nr_hugepages=16\necho vm.nr_hugepages = 2048 >> /etc/sysctl.conf\n" + call
-    )
-
-    assert read_boot(script, AL2).huge_pages == 2048
-    assert read_boot(b"#!/bin/bash\n" + call, AL2).huge_pages == 0
-
-
 def test_a_script_of_ones_own_that_calls_bootstrap_joins() -> None:
     script = b"""#!/bin/bash
 # /etc/eks/bootstrap.sh wrong
@@ -119,6 +109,20 @@ spec:
     assert kubelet.max_pods == 6
     assert kubelet.kube_reserved == {"cpu": "1m"}
     assert kubelet.labels == {"a": "b", "c": "d"}
+
+
+def test_a_script_may_set_huge_pages_aside() -> None:
+    script = "#!/bin/bash\n# vm.nr_hugepages=1\nsudo sysctl -w vm.nr_hugepages=2048\n"
+    joins = f"{script}/etc/eks/bootstrap.sh shop\n"
+    head = 'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="B"\n\n--B\n'
+    archive = (
+        f"{head}Content-Type: text/x-shellscript\n\n{script}"
+        f"--B\nContent-Type: application/node.eks.aws\n\n{NODE_CONFIG}--B--\n"
+    )
+
+    assert read_boot(joins.encode(), AL2).huge_pages == 2048
+    assert read_boot(archive.encode(), AL2023).huge_pages == 2048
+    assert read_boot(NODE_CONFIG.encode(), AL2023).huge_pages == 0
 
 
 def test_packed_user_data_is_unpacked() -> None:

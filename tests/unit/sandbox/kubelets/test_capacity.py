@@ -33,16 +33,6 @@ def test_a_machine_has_less_memory_than_is_sold_and_keeps_some_for_itself() -> N
     assert size.allocatable["pods"] == 29
 
 
-def test_huge_pages_are_a_resource_of_their_own_and_no_other_memory() -> None:
-    plain = size_of(M5, boot(), {"/dev/xvda": 20}, memory_loss=0)
-    huge = size_of(M5, dataclasses.replace(boot(), huge_pages=512), {"/dev/xvda": 20}, memory_loss=0)
-
-    assert huge.capacity["hugepages-2Mi"] == huge.allocatable["hugepages-2Mi"] == GIB
-    assert huge.capacity["memory"] == plain.capacity["memory"]
-    assert plain.allocatable["memory"] - huge.allocatable["memory"] == GIB
-    assert "hugepages-2Mi" not in plain.capacity
-
-
 def test_a_map_of_a_configuration_is_merged_and_one_of_a_flag_stands_alone() -> None:
     config = KubeletConfig(kube_reserved={"cpu": "500m"}, eviction_hard={"memory.available": "10%"})
     flags = read_flags(["--kube-reserved=cpu=500m", "--eviction-hard=memory.available<10%"])
@@ -54,6 +44,16 @@ def test_a_map_of_a_configuration_is_merged_and_one_of_a_flag_stands_alone() -> 
     assert merged.allocatable["memory"] == 8 * GIB - (255 + 11 * 29) * MIB - int(8 * GIB * 0.1)
     assert alone.allocatable["memory"] == 8 * GIB - int(8 * GIB * 0.1)
     assert alone.allocatable["ephemeral-storage"] == alone.capacity["ephemeral-storage"]
+
+
+def test_huge_pages_are_a_resource_and_no_memory_for_other_pods() -> None:
+    plain = size_of(M5, boot(), {"/dev/xvda": 20}, memory_loss=0.06)
+    huge = size_of(M5, dataclasses.replace(boot(), huge_pages=1024), {"/dev/xvda": 20}, memory_loss=0.06)
+
+    assert "hugepages-2Mi" not in plain.capacity
+    assert huge.capacity["hugepages-2Mi"] == huge.allocatable["hugepages-2Mi"] == 2 * GIB
+    assert huge.capacity["memory"] == plain.capacity["memory"]
+    assert plain.allocatable["memory"] - huge.allocatable["memory"] == 2 * GIB
 
 
 def test_pods_are_limited_as_the_kubelet_is_told() -> None:

@@ -119,7 +119,7 @@ async def staged(settings: Settings = QUICK, rules: Path | None = None) -> Async
 
 
 async def until(holds: Callable[[], object]) -> None:
-    for _ in range(800):
+    for _ in range(2400):
         if holds():
             return
         await asyncio.sleep(0.01)

@@ -2,13 +2,17 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from karpenter.sandbox.kubelets.processes import ProcessRecord
 from karpenter.sandbox.stack import children
-from karpenter.sandbox.stack.calls import answers
+from karpenter.sandbox.stack.calls import KubeApi, answers
 from karpenter.sandbox.stack.errors import (
     NotUpError,
     OtherOptionsError,
@@ -19,9 +23,9 @@ from karpenter.sandbox.stack.errors import (
 )
 from karpenter.sandbox.stack.home import Home
 from karpenter.sandbox.stack.lifecycle import DOWN, PARTLY, UP, Stack
-from karpenter.sandbox.stack.pieces import Piece
+from karpenter.sandbox.stack.pieces import SYSTEM_NODE, Piece
 from karpenter.sandbox.stack.record import Options, Record, load, save
-from tests.unit.sandbox.stack.programs import programs, stack, tiny
+from tests.unit.sandbox.stack.programs import Programs, programs, stack, tiny
 
 # Programs are started, which takes its time on a machine that does other things.
 pytestmark = pytest.mark.timeout(120)
@@ -314,3 +318,101 @@ def test_what_its_owner_leaves_behind_ends_by_itself(home: Home) -> None:
             record = sandbox.up(OPTIONS, owned=True).record
 
         assert children._wait(home, list(record.children.items()), time.monotonic() + 10) == []
+
+
+def with_system_node() -> Programs:
+    return programs(tiny(SYSTEM_NODE, "speak", says="at work"))
+
+
+def test_the_controller_is_installed_where_there_is_a_node_for_it(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    applied: list[str] = []
+    monkeypatch.setattr(KubeApi, "apply", lambda _, manifest: applied.append(manifest["kind"]))
+    with stack(home, with_system_node()) as sandbox:
+        assert sandbox.up(Options(eks_addons=True, keep=True)).names[-1] == SYSTEM_NODE
+
+        assert {"Namespace", "ServiceAccount", "Service", "Deployment", "DaemonSet"} <= set(applied)
+        applied.clear()
+        sandbox.down()
+        sandbox.up(OPTIONS)
+        # What people changed of it stays, until they ask for something else.
+        assert "Deployment" not in applied
+        sandbox.down()
+        sandbox.up(Options(replicas=2), given=["replicas"])
+        assert applied.count("Deployment") == 2
+
+
+def write_replica(home: Home, log: Path, age_s: float = 0.0) -> None:
+    home.pods.mkdir(parents=True, exist_ok=True)
+    record = ProcessRecord(
+        namespace="karpenter",
+        pod="karpenter-1",
+        container="controller",
+        pid=1,
+        started=datetime.now(UTC) - timedelta(seconds=age_s),
+        log=str(log),
+        ports={8081: 1},
+    )
+    (home.pods / "karpenter-1_controller").write_bytes(msgspec.json.encode(record))
+
+
+def test_a_controller_that_ends_is_told_with_its_words(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "0.log"
+    log.write_text("error: it cannot be\n", encoding="utf-8")
+
+    def never(*_: object) -> bool:
+        write_replica(home, log)
+        return False
+
+    monkeypatch.setattr("karpenter.sandbox.stack.lifecycle.are_ready", never)
+    with (
+        stack(home, with_system_node()) as sandbox,
+        pytest.raises(StartError, match="controller ended: it cannot be") as refused,
+    ):
+        sandbox.up(OPTIONS)
+
+    assert str(log) in refused.value.hint
+
+
+def test_a_controller_that_ended_with_the_sandbox_is_no_failure_and_one_that_is_never_ready_is_named(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object) -> bool:
+        write_replica(home, tmp_path / "0.log", age_s=3600)
+        return False
+
+    monkeypatch.setattr("karpenter.sandbox.stack.lifecycle.are_ready", never)
+    with (
+        stack(home, with_system_node(), patience_s=5) as sandbox,
+        pytest.raises(StartError, match="not ready after 5 s: controller"),
+    ):
+        sandbox.up(OPTIONS)
+
+
+def test_waiting_for_the_controller_ends_when_the_user_wants_no_more(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = threading.Event()
+
+    def never(*_: object) -> bool:
+        told.set()
+        return False
+
+    monkeypatch.setattr("karpenter.sandbox.stack.lifecycle.are_ready", never)
+    with pytest.raises(StoppedError):
+        Stack(home, programs=with_system_node(), stopped=told.is_set).up(OPTIONS)
+
+
+def test_status_shows_the_controller_among_the_processes(home: Home, tmp_path: Path) -> None:
+    with stack(home, with_system_node()) as sandbox:
+        sandbox.up(OPTIONS)
+        write_replica(home, tmp_path / "0.log")
+
+        found = sandbox.status()
+
+    assert [each.name for each in found.pieces][-2:] == [SYSTEM_NODE, "controller"]
+    assert (found.pieces[-1].running, found.pieces[-1].address) == (False, "http://127.0.0.1:1")
+    assert found.state == PARTLY

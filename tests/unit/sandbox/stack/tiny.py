@@ -18,15 +18,23 @@ __all__ = ["main"]
 _RESOURCES = [
     {"name": name, "kind": kind, "namespaced": False}
     for name, kind in (
+        ("configmaps", "ConfigMap"),
         ("customresourcedefinitions", "CustomResourceDefinition"),
+        ("daemonsets", "DaemonSet"),
+        ("deployments", "Deployment"),
+        ("namespaces", "Namespace"),
+        ("serviceaccounts", "ServiceAccount"),
+        ("services", "Service"),
         ("storageclasses", "StorageClass"),
     )
 ]
+# Of the controller's Deployment: nothing is to be waited for.
+_DEPLOYMENT = {"spec": {"replicas": 0}, "status": {}}
 
 
 class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        self._answer({"resources": _RESOURCES, "items": [], "ec2": {"instances": []}})
+        self._answer({"resources": _RESOURCES, "items": [], "ec2": {"instances": []}, **_DEPLOYMENT})
 
     def do_PATCH(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))

@@ -16,7 +16,7 @@ __all__ = ["write_toml"]
 
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 _ESCAPED: Final = re.compile(r'["\\\x00-\x1f\x7f]')
-_NOT_LITERAL: Final = re.compile(r"['\x00-\x08\x0a-\x1f\x7f]")
+_NOT_LITERAL: Final = re.compile(r"['\x00-\x1f\x7f]")
 _SHORT_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
@@ -62,7 +62,7 @@ def _scalar(value: Any) -> str:
 
 
 def _text(text: str) -> str:
-    # As the original writes it, where a literal can: people and tools search user data for such lines.
+    # Between single quotes nothing is special but their end, so that a reader sees what is meant.
     if not _NOT_LITERAL.search(text):
         return f"'{text}'"
     return '"' + _ESCAPED.sub(_escape, text) + '"'
