@@ -144,15 +144,24 @@ def _w2(up: Sandbox) -> None:
     up.apply(of_the_cluster("w2-pod"))
     up.wait("wait", "--for=condition=Ready", "pod/work")
 
-    [node] = up.get("nodes")
+    [node] = up.get("nodes", "-l", "karpenter.sh/nodepool")
     labels = node["metadata"]["labels"]
     assert labels["topology.kubernetes.io/zone"] in {"ap-northeast-2a", "ap-northeast-2c"}
     assert node["status"]["nodeInfo"]["kubeletVersion"].startswith("v1.32.")
     assert node["status"]["nodeInfo"]["osImage"] == "Amazon Linux 2"
     [instance] = up.instances()
     assert "amazon-eks-" in up.model("state")["ec2"]["images"][instance["image"]]
+    _read_the_log_of_the_controller(up, node["metadata"]["name"])
     with pytest.raises(KubectlFailedError, match=r"spec\.requirements\[0\]\.requirements"):
         up.apply(of_the_cluster("w2-broken"))
+
+
+def _read_the_log_of_the_controller(up: Sandbox, node: str) -> None:
+    which = ("-n", "karpenter", "-l", "app.kubernetes.io/name=karpenter", "-c", "controller")
+    assert node in up.kubectl.run("logs", *which, "--tail=-1").stdout
+    last = up.kubectl.run("logs", *which, "--tail=1").stdout
+    assert last.count("\n") == 1
+    assert json.loads(last)["level"]
 
 
 def _w3(up: Sandbox) -> None:
@@ -196,6 +205,9 @@ def test_an_installation_on_an_existing_cluster_as_in_w8(tmp_path: Path) -> None
     with sandbox(tmp_path, *options) as up:
         said = up.karpenter("install", "aws", "--cluster-name", _CLUSTER, "--yes")
         assert "changes made" in said
+        # As notes change a setting of an installation.
+        up.kubectl.run("set", "env", "-n", "karpenter", "deployment/karpenter", "BATCH_IDLE_DURATION=2s")
+        up.wait("rollout", "status", "-n", "karpenter", "deployment/karpenter")
         # From here on the controller may do what its role allows, as in an account.
         up.model("enforce", {"accessKey": "sandbox", "role": f"KarpenterControllerRole-{_CLUSTER}"})
 

@@ -453,7 +453,8 @@ def _watch(stack: Stack, told: threading.Event) -> None:
                 output.say(
                     f"{each.name} has ended: {each.error or 'there is no error in its log'}", output.WARNING
                 )
-                output.say(f"'{program()} sandbox up{named(found.record.name)}' starts it again", output.HINT)
+                hint = f"'{program()} sandbox up{named(found.record.name)}' starts it again"
+                output.say("its node starts it again" if each.is_pod else hint, output.HINT)
         dead = {each.name for each in found.pieces if not each.running}
 
 

@@ -11,6 +11,11 @@
 ``admission``     whether a kubelet takes a pod
 ``pods``          the life of a pod
 ``podstatus``     the statuses on the way
+``systemnode``    a node of the cluster's own, whose pods may be processes of this machine
+``containers``    the life of a pod that is a process
+``processes``     such a process: started, stopped, written down
+``environment``   its variables and ports
+``endpoint``      its log and ports, served to the API server
 ``behaviour``     what goes wrong, and when
 ``machines``      the EC2 model's machines over HTTP
 ``reflecting``    list and watch
@@ -18,9 +23,9 @@
 ``settings``      the dials
 ================  ==========================================================================================
 
-It speaks HTTP to any API server and to the EC2 model, and knows nothing of the product. Containers are not run, so
-``kubectl logs``, ``exec``, ``attach`` and ``port-forward`` find nobody; static pods, probes that fail, volumes that
-must be attached first and evictions by the kubelet itself do not happen.
+It speaks HTTP to any API server and to the EC2 model, and knows nothing of the product. But for those of the system
+node containers are not run, so ``kubectl logs`` and ``port-forward`` find nothing there, and ``exec`` and ``attach``
+nowhere; static pods, volumes that must be attached first and evictions by the kubelet itself do not happen.
 """
 
 from karpenter.sandbox.apiclient import Connection, KubeconfigError, read_kubeconfig

@@ -74,6 +74,11 @@ class PieceStatus:
     log: str
     lock: str
 
+    @property
+    def is_pod(self) -> bool:
+        """Return whether it is a process of a pod, which its node starts again."""
+        return self.lock != self.name
+
 
 @dataclass(frozen=True, slots=True)
 class Status:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a kubelet would serve of a container: its log in a few lines, and a refusal for all that needs a process.
 
-Containers of the sandbox take time and do nothing else. There is nothing to enter, to attach to or to connect with, and
-the refusal says so; it is the same for ``kubectl exec``, ``attach``, ``port-forward``, ``debug``, ``cp`` and ``proxy``.
+Containers of the sandbox take time and do nothing else, but for those that are processes (``serving.relays``). There is
+nothing to enter, to attach to or to connect with, and the refusal says so; it is the same for ``kubectl exec``,
+``attach``, ``port-forward``, ``debug``, ``cp`` and ``proxy``.
 A log tells when the container was started and how it ended. What a real server refuses is refused in its words.
 """
 
