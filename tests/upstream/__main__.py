@@ -121,7 +121,7 @@ def _run(specs: Sequence[Spec], controller: str, given: _Given) -> tuple[Verdict
         results=given.results.resolve() / controller,
         plane=PlaneOptions(given.plane, controller, given.speed, program),
         jobs=given.jobs,
-        known=known_specs() if controller == "ours" else {},
+        known=known_specs(controller),
         inapplicable=given.inapplicable,
         title=f"Upstream's suites: plane {given.plane}, controller {controller}",
     )

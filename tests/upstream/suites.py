@@ -62,8 +62,8 @@ SUITES: Final = (
     *(Suite(name) for name in ("consolidation", "drift", "integration", "storage", "ami")),
     Suite("ipv6", ip_family="ipv6"),
     Suite("localzone", local_zone=True),
-    # Some of its specs wait a quarter of an hour for a controller to give up.
-    Suite("regression", CORE, limit_s=1500.0),
+    # Some of its specs wait for nodes to expire, others a quarter of an hour for a controller to give up.
+    Suite("regression", CORE, wait_s=300.0, limit_s=1500.0),
     Suite("dra", CORE),
     Suite("scale", wait_s=_LARGE_WAIT_S, limit_s=_LARGE_LIMIT_S),
     Suite("performance", CORE, wait_s=_LARGE_WAIT_S, limit_s=_LARGE_LIMIT_S),

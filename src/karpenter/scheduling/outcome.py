@@ -57,7 +57,8 @@ def write_plan(
             existing[host.node.name] = pods
         else:
             node = _new_node(board, host, pods, options, overheads, slack)
-            new_nodes.append(replace(node, usable=node.usable | _spare_reservations(board, host, node, lent)))
+            spare = _spare_reservations(board, host, node, lent, slack.get(node.pool, EMPTY))
+            new_nodes.append(replace(node, usable=node.usable | spare))
     new_nodes.sort(key=lambda node: (node.pool, pod_name(node.pods[0])))
     return Plan(
         existing=dict(sorted(existing.items())),
@@ -172,7 +173,9 @@ def _usable(host: Host, template: Template, options: SolveOptions, slack: Mappin
     return mask
 
 
-def _spare_reservations(board: Board, host: Host, node: NewNode, lent: dict[str, int]) -> int:
+def _spare_reservations(
+    board: Board, host: Host, node: NewNode, lent: dict[str, int], slack: Mapping[str, int]
+) -> int:
     """Return the offerings of reservations on which a node in a reservation may draw instead, as no other node does.
 
     They are paid for already, so the launch takes whichever is best then: the choice of the plan stays the first.
@@ -182,6 +185,7 @@ def _spare_reservations(board: Board, host: Host, node: NewNode, lent: dict[str,
         host: The node.
         node: The same in the plan.
         lent: How many nodes each reservation was named for so far, beyond those that the board has draw on it.
+        slack: How much larger than planned the node may turn out within the limits, by resource.
     """
     template = host.template
     assert template is not None
@@ -189,7 +193,7 @@ def _spare_reservations(board: Board, host: Host, node: NewNode, lent: dict[str,
     if not any(mask & node.usable for mask in template.reserved.values()):
         return found
     after = ~((1 << lowest_bit(node.usable)) - 1)
-    affordable = template.as_small_as_cheapest(node.usable | template.mask & after)
+    affordable = template.as_small_as_cheapest(node.usable | template.mask & after, slack)
     for reservation, mask in template.reserved.items():
         left = board.left_of_reservation(reservation, template) - lent.get(reservation, 0)
         if left > 0 and not mask & node.usable:

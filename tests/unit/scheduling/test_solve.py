@@ -349,12 +349,14 @@ def test_a_node_in_a_reservation_names_the_others_that_no_node_draws_on() -> Non
     one = plan_for([pod()], types)
     two = plan_for([pod(f"p{i}", cpu="1500m", ports=(host_port(80),)) for i in range(2)], types)
     held_back = plan_for([pod()], types, nodepools=(limited,))
+    not_held_back = plan_for([pod()], types, nodepools=(nodepool(limits={"cpu": "4"}),))
     elsewhere = plan_for([pod(cpu="3")], types)
 
     assert ids(one) == [["cr-0", "cr-1", "cr-2", "cr-3"]]
     assert one.new_nodes[0].price_per_hour == 0.0005
     assert sorted(each for found in ids(two) for each in found) == ["cr-0", "cr-1", "cr-2", "cr-3"]
     assert ids(held_back) == [["cr-0", "cr-1", "cr-2"]]
+    assert ids(not_held_back) == ids(one)
     assert ids(elsewhere) == [["cr-3"]]
 
 

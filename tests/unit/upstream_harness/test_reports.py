@@ -128,18 +128,23 @@ def test_a_spec_of_the_same_name_in_another_suite_is_not_listed() -> None:
     assert judged(FAILED, {("storage", "Drift breaks"): Known("other")}) == FAILED
 
 
-def test_the_list_of_known_specs_is_by_suite_and_name(tmp_path: Path) -> None:
+def test_the_list_of_known_specs_is_by_suite_name_and_controller(tmp_path: Path) -> None:
     path = tmp_path / "known.toml"
     path.write_text(
         '[[spec]]\nsuite = "drift"\nname = "Drift breaks"\nreason = "because"\n'
         '[[spec]]\nsuite = "ami"\nname = "AMI boots"\nreason = "Windows"\napplies = false\n'
+        '[[spec]]\nsuite = "drift"\nname = "Drift waits"\nreason = "its clock"\ncontroller = "go"\n'
+        '[[spec]]\nsuite = "ipv6"\nname = "IPv6 races"\nreason = "a race"\ncontroller = "both"\n'
     )
 
-    assert known_specs(path) == {
-        ("drift", "Drift breaks"): Known("because"),
+    both = {
         ("ami", "AMI boots"): Known("Windows", applies=False),
+        ("ipv6", "IPv6 races"): Known("a race"),
     }
+    assert known_specs("ours", path) == {("drift", "Drift breaks"): Known("because"), **both}
+    assert known_specs("go", path) == {("drift", "Drift waits"): Known("its clock"), **both}
 
 
 def test_every_listed_spec_names_a_suite_that_exists() -> None:
-    assert {suite for suite, _ in known_specs()} <= {suite.name for suite in SUITES}
+    for controller in ("ours", "go"):
+        assert {suite for suite, _ in known_specs(controller)} <= {suite.name for suite in SUITES}

@@ -198,8 +198,5 @@ def test_specs_of_the_core_module_get_a_pool_of_nodes_that_they_expect(
 
     found = run(core, tmp_path / "results", "bad", "CapacityBuffer bad", jobs=1)
 
-    assert [message for _, _, message in found] == [
-        "plane-1 120s nodepool.yaml",
-        "plane-2 120s nodepool-small.yaml",
-    ]
+    assert [message.split()[-1] for _, _, message in found] == ["nodepool.yaml", "nodepool-small.yaml"]
     assert len(fake.names) == 2

@@ -14,7 +14,7 @@ from typing import Final
 
 from karpenter.api import labels
 from karpenter.api.ec2nodeclass import EC2NodeClass, KubeletConfiguration
-from karpenter.cloud.aws.amis.families import AL2023, BOTTLEROCKET, CUSTOM, FamilyError, family_of
+from karpenter.cloud.aws.amis.families import AL2023, CUSTOM, FamilyError, family_of
 from karpenter.cloud.aws.fleet import CLAIM_UID_TAG, LAUNCH_TAG
 from karpenter.cloud.aws.nodeclass.problems import Problem
 from karpenter.errors import KarpenterError
@@ -92,8 +92,6 @@ def kubelet_problem(node_class: EC2NodeClass) -> Problem | None:
     wrong = [*_values(kubelet), *_pairs(kubelet)]
     if family not in {AL2023, CUSTOM} and len(kubelet.cluster_dns) > 1:
         wrong.append(f"clusterDNS: {family.name} takes one address, not {len(kubelet.cluster_dns)}")
-    if family is BOTTLEROCKET and kubelet.pods_per_core is not None:
-        wrong.append("podsPerCore: Bottlerocket has no such setting, use maxPods")
     if not wrong:
         return None
     return Problem(

@@ -90,7 +90,11 @@ def modify_capacity_reservation(ec2: Store, params: Params) -> dict[str, Any]:
 
 
 def cancel_capacity_reservation(ec2: Store, params: Params) -> dict[str, Any]:
-    """Answers CancelCapacityReservation; its instances go on as on-demand ones."""
+    """Answers CancelCapacityReservation; its instances go on as on-demand ones, and a second time changes nothing."""
+    (named,) = by_ids(ec2.reservations, [params["CapacityReservationId"]])
+    if named.cancelled:
+        stop_if_dry_run(params)
+        return {"Return": True}
     reservation = _live(ec2, params)
     _refuse_if_lent(reservation)
     if lends(reservation):

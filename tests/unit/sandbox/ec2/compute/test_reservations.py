@@ -207,8 +207,11 @@ def test_a_cancelled_reservation_keeps_its_instances_and_takes_no_more(account: 
     assert shown(account, reservation)["State"] == "cancelled"
     assert account.instance(instance_id)["State"]["Name"] == "pending"
     assert "CapacityReservationId" not in account.instance(account.launch())
-    again = account.refused("CancelCapacityReservation", CapacityReservationId=reservation)
-    assert again.code == "InvalidCapacityReservationState"
+    assert account.call("CancelCapacityReservation", CapacityReservationId=reservation) == {"Return": True}
+    modified = account.refused(
+        "ModifyCapacityReservation", CapacityReservationId=reservation, InstanceCount=3
+    )
+    assert modified.code == "InvalidCapacityReservationState"
 
 
 @pytest.mark.parametrize(
