@@ -135,7 +135,8 @@ def test_pods_get_a_node_and_what_is_killed_is_mended(
     ]
     assert main(["sandbox", "up"]) == 0
     assert "is mended: kube, ec2, kubelets started again" in capsys.readouterr().err
-    assert ready_nodes(api) == [name]
+    # A machine that is slow to mend it has lost the node for a moment.
+    wait_for(lambda: ready_nodes(api) == [name], "the node is ready again")
     with contextlib.closing(Model(record.ec2)) as model:
         assert [each["id"] for each in model.state()["ec2"]["instances"]] == machines
     path = api.path(DEPLOYMENT)
@@ -152,7 +153,7 @@ def test_pods_get_a_node_and_what_is_killed_is_mended(
     assert main(["sandbox", "up"]) == 0
     said = capsys.readouterr().err
     assert "is up again, with what was in it: 1 nodes, 2 pods, 1 instances" in said
-    assert ready_nodes(api) == [name]
+    wait_for(lambda: ready_nodes(api) == [name], "the node is ready again")
     assert [each["metadata"]["name"] for each in api.items("/apis/storage.k8s.io/v1/storageclasses")] == [
         "gp3"
     ]
