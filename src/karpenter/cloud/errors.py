@@ -83,15 +83,24 @@ class InsufficientCapacityError(CloudError):
 
 
 class NodeClassNotReadyError(CloudError):
-    """The node class is not ready to be launched from, for a reason that its conditions tell."""
+    """The node class is not ready to be launched from, for a reason that its conditions tell.
 
-    def __init__(self, node_class: str, reason: str, message: str, *, hint: str = "") -> None:
+    Attributes:
+        node_class: Which one.
+        reason: That of its condition.
+        is_verdict: Whether it was judged; if not, it is new or was just changed, and may be ready in a moment.
+    """
+
+    def __init__(
+        self, node_class: str, reason: str, message: str, *, hint: str = "", is_verdict: bool = True
+    ) -> None:
         super().__init__(
             f"node class {node_class} is not ready: {message}",
             hint=hint or f"see the conditions of {node_class}; launches go on when it is Ready",
         )
         self.node_class = node_class
         self.reason = reason
+        self.is_verdict = is_verdict
 
 
 class LaunchError(CloudError):

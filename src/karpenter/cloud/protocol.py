@@ -101,11 +101,12 @@ class RepairPolicy:
 
 @dataclass(frozen=True, slots=True)
 class NodeClassReadiness:
-    """Whether a node class can be launched from now, and if not, why."""
+    """Whether a node class can be launched from now, and if not, why; no verdict is one that is still to come."""
 
     ready: bool
     reason: str = ""
     message: str = ""
+    is_verdict: bool = True
 
 
 class CloudProvider(Protocol[_NodeClass_contra]):

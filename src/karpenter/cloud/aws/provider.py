@@ -177,7 +177,9 @@ class AwsProvider:
         """
         ready = self.readiness(node_class)
         if not ready.ready:
-            raise NodeClassNotReadyError(node_class.metadata.name, ready.reason, ready.message)
+            raise NodeClassNotReadyError(
+                node_class.metadata.name, ready.reason, ready.message, is_verdict=ready.is_verdict
+            )
         # Its conditions may be from before the rule; tags of ours with the user's values would mislead us later.
         problem = tag_problem(node_class)
         if problem is not None:
@@ -339,10 +341,12 @@ class AwsProvider:
                 ready=False,
                 reason="NodeClassReadinessUnknown",
                 message="its conditions are older than its spec",
+                is_verdict=False,
             )
         if found[0].status != "True":
             told = found[0].message or "its condition Ready is not True"
-            return NodeClassReadiness(ready=False, reason=found[0].reason, message=told)
+            judged = found[0].status == "False"
+            return NodeClassReadiness(ready=False, reason=found[0].reason, message=told, is_verdict=judged)
         return NodeClassReadiness(ready=True)
 
     def repair_policies(self) -> Sequence[RepairPolicy]:

@@ -232,6 +232,8 @@ class Lifecycle:
             await self._give_up(claim, "insufficient_capacity", error.message)
             return None
         except NodeClassNotReadyError as error:
+            if not error.is_verdict:
+                return _LOOK_S
             self._recorder.tell(
                 Subject.of(NODE_CLAIMS, claim), "NodeClassNotReady", error.message, type="Warning"
             )

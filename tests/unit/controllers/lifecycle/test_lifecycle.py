@@ -66,6 +66,19 @@ async def test_a_claim_that_nothing_can_be_bought_for_goes(error: Exception, eve
     assert scene.cluster.nominations.member_of("p1") == ""
 
 
+async def test_a_claim_whose_node_class_is_not_judged_yet_waits() -> None:
+    scene = Scene()
+    scene.cloud.answers = [
+        NodeClassNotReadyError("default", "NodeClassReadinessUnknown", "not judged yet", is_verdict=False)
+    ]
+
+    again_s = await scene.lifecycle.reconcile("c1")
+
+    assert again_s is not None
+    assert scene.claim.metadata.deletion_timestamp is None
+    assert scene.told == []
+
+
 async def test_a_claim_without_its_node_class_goes() -> None:
     scene = Scene()
     await scene.client.delete(STORED_NODE_CLASSES, "default")
