@@ -232,13 +232,7 @@ class Lifecycle:
             await self._give_up(claim, "insufficient_capacity", error.message)
             return None
         except NodeClassNotReadyError as error:
-            if not error.is_verdict:
-                return _LOOK_S
-            self._recorder.tell(
-                Subject.of(NODE_CLAIMS, claim), "NodeClassNotReady", error.message, type="Warning"
-            )
-            await self._give_up(claim, "nodeclass_not_ready", error.message)
-            return None
+            return await self._unready(claim, error)
         except LaunchPendingError as error:
             return error.retry_after_s
         except LaunchError as error:
@@ -251,6 +245,15 @@ class Lifecycle:
             return None
         await self._launched(claim, machine)
         return 0.0
+
+    async def _unready(self, claim: NodeClaim, error: NodeClassNotReadyError) -> float | None:
+        """Give up on a claim whose node class cannot be launched from; wait if that is still to be found out."""
+        if not error.is_verdict:
+            return _LOOK_S
+        subject = Subject.of(NODE_CLAIMS, claim)
+        self._recorder.tell(subject, "NodeClassNotReady", error.message, type="Warning")
+        await self._give_up(claim, "nodeclass_not_ready", error.message)
+        return None
 
     async def _unusable(self, claim: NodeClaim, machine: Machine, unmet: str) -> None:
         """Give up on a machine that the claim's pods could not use: it would stand empty, and another be bought."""
