@@ -31,6 +31,8 @@ from karpenter.scheduling import Plan
 __all__ = ["Buffers"]
 
 _AGAIN_S: Final = 30.0
+# What a buffer refers to is often created right after it.
+_UNRESOLVED_AGAIN_S: Final = 5.0
 _WORKLOADS: Final[Mapping[str, Kind[Any]]] = {
     "Deployment": DEPLOYMENTS,
     "ReplicaSet": REPLICA_SETS,
@@ -127,7 +129,7 @@ class Buffers:
             reason = error.reason if isinstance(error, _UnresolvedError) else "ResolutionFailed"
             self._keep(key, ())
             await self._judge(buffer, reason, error.message, None, 0)
-            return again_s
+            return _UNRESOLVED_AGAIN_S
         self._keep(key, standing_pods(buffer, found.template, size.replicas))
         await self._judge(buffer, "", "", found.generation, size.replicas)
         if size.until is not None:

@@ -19,7 +19,7 @@ from karpenter.api.labels import DISRUPTED_LATER_TAINT
 from karpenter.controllers.tainting import is_tainted, set_taint
 from karpenter.kube import Client, KubeError
 from karpenter.observe import get_log
-from karpenter.state import Cluster
+from karpenter.state import Cluster, Member
 
 __all__ = ["Discouraging"]
 
@@ -35,11 +35,17 @@ class Discouraging:
         self._log = get_log("disruption")
 
     def nodes(self) -> dict[str, Node]:
-        """Gives the nodes that may carry the taint: those of ours that stay."""
+        """Gives the nodes that may carry the taint: those of ours that stay, once their startup taints are off.
+
+        Startup taints keep pods away themselves, and whoever takes them off expects to find no others.
+        """
         return {
             member.name: member.node
             for member in self._cluster.members()
-            if member.node is not None and member.is_managed and not self._cluster.is_leaving(member)
+            if member.node is not None
+            and member.is_managed
+            and not self._cluster.is_leaving(member)
+            and not _is_starting(member)
         }
 
     async def settle(self, shunned: Collection[str]) -> None:
@@ -59,3 +65,9 @@ class Discouraging:
                 await set_taint(self._client, self._cluster, node, on=on, taint=DISRUPTED_LATER_TAINT)
             except KubeError as error:
                 self._log.debug("could not write a taint", Node={"name": node.metadata.name}, error=error)
+
+
+def _is_starting(member: Member) -> bool:
+    """Tells whether a node still carries a startup taint of its claim."""
+    startup = member.claim.spec.startup_taints if member.claim is not None else ()
+    return member.node is not None and any(is_tainted(member.node, each) for each in startup)

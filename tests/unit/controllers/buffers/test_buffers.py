@@ -129,7 +129,7 @@ async def test_a_buffer_that_cannot_be_resolved_keeps_no_room_and_says_why(
     await scene.buffers.reconcile("shop/spare")
     scene.put(**spec)
 
-    assert await scene.buffers.reconcile("shop/spare") == 30.0
+    assert await scene.buffers.reconcile("shop/spare") == 5.0
 
     assert scene.buffers.pods() == ()
     assert scene.condition("ReadyForProvisioning") == ("False", reason)

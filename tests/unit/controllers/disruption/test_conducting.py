@@ -11,7 +11,7 @@ from karpenter.api.core import Pod
 from karpenter.controllers.disruption import conducting
 from karpenter.controllers.tainting import is_tainted
 from karpenter.kube import ForbiddenError
-from karpenter.kube.kinds import PODS
+from karpenter.kube.kinds import NODE_CLAIMS, NODES, PODS
 from tests.unit.controllers.disruption.world import World
 
 
@@ -164,6 +164,23 @@ async def test_nodes_that_go_later_are_shunned_while_nobody_has_a_turn() -> None
 
     assert found == ["a"]
     assert scene.shunned == []
+
+
+async def test_a_node_gets_no_taint_of_ours_before_its_startup_taints_are_off() -> None:
+    scene = Scene()
+    client = scene.world.client
+    startup = {"key": "example.com/starting", "effect": "PreferNoSchedule"}
+    claim, node = (dict(client.raw_object(*each) or {}) for each in ((NODE_CLAIMS, "claim-a"), (NODES, "a")))
+    client.store(NODE_CLAIMS, {**claim, "spec": {**claim["spec"], "startupTaints": [startup]}})
+    client.store(NODES, {**node, "spec": {**node["spec"], "taints": [startup]}})
+
+    await scene.conductor.avoid(["a", "b"])
+    before = scene.shunned
+    client.store(NODES, node)
+    await scene.conductor.avoid(["a", "b"])
+
+    assert before == ["b"]
+    assert scene.shunned == ["a", "b"]
 
 
 async def test_a_node_that_cannot_be_written_to_is_left_for_the_next_time() -> None:
