@@ -86,13 +86,11 @@ class NodeClassNotReadyError(CloudError):
     """The node class is not ready to be launched from, for a reason that its conditions tell.
 
     Attributes:
-        node_class: Which one.
-        reason: That of its condition.
-        is_verdict: Whether it was judged; if not, it is new or was just changed, and may be ready in a moment.
+        is_undecided: Whether its conditions do not tell yet, and will soon.
     """
 
     def __init__(
-        self, node_class: str, reason: str, message: str, *, hint: str = "", is_verdict: bool = True
+        self, node_class: str, reason: str, message: str, *, hint: str = "", is_undecided: bool = False
     ) -> None:
         super().__init__(
             f"node class {node_class} is not ready: {message}",
@@ -100,7 +98,7 @@ class NodeClassNotReadyError(CloudError):
         )
         self.node_class = node_class
         self.reason = reason
-        self.is_verdict = is_verdict
+        self.is_undecided = is_undecided
 
 
 class LaunchError(CloudError):

@@ -101,12 +101,11 @@ class RepairPolicy:
 
 @dataclass(frozen=True, slots=True)
 class NodeClassReadiness:
-    """Whether a node class can be launched from now, and if not, why; no verdict is one that is still to come."""
+    """Whether a node class can be launched from now, and if not, why."""
 
     ready: bool
     reason: str = ""
     message: str = ""
-    is_verdict: bool = True
 
 
 class CloudProvider(Protocol[_NodeClass_contra]):

@@ -69,6 +69,7 @@ _REPAIR_POLICIES: Final = (
     RepairPolicy("ContainerRuntimeReady", "False", 1800.0),
 )
 
+_UNDECIDED: Final = "NodeClassReadinessUnknown"
 # How long the start waits for what it can do without: the price list, and EKS where the endpoint is configured.
 _START_WAIT_S: Final = 5.0
 # How long an answer of EC2 is waited for that is good to have and not needed. It takes a tenth of a second when all is
@@ -178,7 +179,10 @@ class AwsProvider:
         ready = self.readiness(node_class)
         if not ready.ready:
             raise NodeClassNotReadyError(
-                node_class.metadata.name, ready.reason, ready.message, is_verdict=ready.is_verdict
+                node_class.metadata.name,
+                ready.reason,
+                ready.message,
+                is_undecided=ready.reason == _UNDECIDED,
             )
         # Its conditions may be from before the rule; tags of ours with the user's values would mislead us later.
         problem = tag_problem(node_class)
@@ -339,14 +343,12 @@ class AwsProvider:
         if not found or found[0].observed_generation != node_class.metadata.generation:
             return NodeClassReadiness(
                 ready=False,
-                reason="NodeClassReadinessUnknown",
+                reason=_UNDECIDED,
                 message="its conditions are older than its spec",
-                is_verdict=False,
             )
         if found[0].status != "True":
             told = found[0].message or "its condition Ready is not True"
-            judged = found[0].status == "False"
-            return NodeClassReadiness(ready=False, reason=found[0].reason, message=told, is_verdict=judged)
+            return NodeClassReadiness(ready=False, reason=found[0].reason, message=told)
         return NodeClassReadiness(ready=True)
 
     def repair_policies(self) -> Sequence[RepairPolicy]:
