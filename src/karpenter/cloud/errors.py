@@ -83,15 +83,22 @@ class InsufficientCapacityError(CloudError):
 
 
 class NodeClassNotReadyError(CloudError):
-    """The node class is not ready to be launched from, for a reason that its conditions tell."""
+    """The node class is not ready to be launched from, for a reason that its conditions tell.
 
-    def __init__(self, node_class: str, reason: str, message: str, *, hint: str = "") -> None:
+    Attributes:
+        is_undecided: Whether its conditions do not tell yet, and will soon.
+    """
+
+    def __init__(
+        self, node_class: str, reason: str, message: str, *, hint: str = "", is_undecided: bool = False
+    ) -> None:
         super().__init__(
             f"node class {node_class} is not ready: {message}",
             hint=hint or f"see the conditions of {node_class}; launches go on when it is Ready",
         )
         self.node_class = node_class
         self.reason = reason
+        self.is_undecided = is_undecided
 
 
 class LaunchError(CloudError):

@@ -69,6 +69,7 @@ _REPAIR_POLICIES: Final = (
     RepairPolicy("ContainerRuntimeReady", "False", 1800.0),
 )
 
+_UNDECIDED: Final = "NodeClassReadinessUnknown"
 # How long the start waits for what it can do without: the price list, and EKS where the endpoint is configured.
 _START_WAIT_S: Final = 5.0
 # How long an answer of EC2 is waited for that is good to have and not needed. It takes a tenth of a second when all is
@@ -177,7 +178,12 @@ class AwsProvider:
         """
         ready = self.readiness(node_class)
         if not ready.ready:
-            raise NodeClassNotReadyError(node_class.metadata.name, ready.reason, ready.message)
+            raise NodeClassNotReadyError(
+                node_class.metadata.name,
+                ready.reason,
+                ready.message,
+                is_undecided=ready.reason == _UNDECIDED,
+            )
         # Its conditions may be from before the rule; tags of ours with the user's values would mislead us later.
         problem = tag_problem(node_class)
         if problem is not None:
@@ -337,7 +343,7 @@ class AwsProvider:
         if not found or found[0].observed_generation != node_class.metadata.generation:
             return NodeClassReadiness(
                 ready=False,
-                reason="NodeClassReadinessUnknown",
+                reason=_UNDECIDED,
                 message="its conditions are older than its spec",
             )
         if found[0].status != "True":

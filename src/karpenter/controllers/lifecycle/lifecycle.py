@@ -63,6 +63,7 @@ _LOOK_S: Final = 2.0
 _REFUSED_AGAIN: Final = BackoffPolicy(base_s=1.0, cap_s=60.0, jitter=0.2)
 # When somebody else wrote to a node: the next look has what they wrote.
 _CONFLICT_AGAIN_S: Final = 0.05
+_UNDECIDED_AGAIN_S: Final = 1.0
 _DIED: Final = "InstanceDied"
 _MISMATCH: Final = "LabelsDoNotMatch"
 # How long the cloud's lists may lack an instance that was launched, perhaps by a process that is no more.
@@ -232,11 +233,7 @@ class Lifecycle:
             await self._give_up(claim, "insufficient_capacity", error.message)
             return None
         except NodeClassNotReadyError as error:
-            self._recorder.tell(
-                Subject.of(NODE_CLAIMS, claim), "NodeClassNotReady", error.message, type="Warning"
-            )
-            await self._give_up(claim, "nodeclass_not_ready", error.message)
-            return None
+            return await self._not_ready(claim, error)
         except LaunchPendingError as error:
             return error.retry_after_s
         except LaunchError as error:
@@ -249,6 +246,16 @@ class Lifecycle:
             return None
         await self._launched(claim, machine)
         return 0.0
+
+    async def _not_ready(self, claim: NodeClaim, error: NodeClassNotReadyError) -> float | None:
+        """Wait for a node class that is often made together with the claim, or give the claim up."""
+        if error.is_undecided:
+            return _UNDECIDED_AGAIN_S
+        self._recorder.tell(
+            Subject.of(NODE_CLAIMS, claim), "NodeClassNotReady", error.message, type="Warning"
+        )
+        await self._give_up(claim, "nodeclass_not_ready", error.message)
+        return None
 
     async def _unusable(self, claim: NodeClaim, machine: Machine, unmet: str) -> None:
         """Give up on a machine that the claim's pods could not use: it would stand empty, and another be bought."""

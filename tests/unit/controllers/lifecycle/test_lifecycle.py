@@ -66,6 +66,21 @@ async def test_a_claim_that_nothing_can_be_bought_for_goes(error: Exception, eve
     assert scene.cluster.nominations.member_of("p1") == ""
 
 
+async def test_a_claim_waits_while_its_node_class_is_not_judged_yet() -> None:
+    scene = Scene()
+    scene.cloud.answers = [
+        NodeClassNotReadyError("default", "NodeClassReadinessUnknown", "no conditions yet", is_undecided=True)
+    ]
+
+    again = await scene.lifecycle.reconcile("c1")
+
+    assert again == 1.0
+    assert scene.claim.metadata.deletion_timestamp is None
+    assert scene.told == []
+    await scene.lifecycle.reconcile("c1")
+    assert scene.condition("Launched")[0] == "True"
+
+
 async def test_a_claim_without_its_node_class_goes() -> None:
     scene = Scene()
     await scene.client.delete(STORED_NODE_CLASSES, "default")
