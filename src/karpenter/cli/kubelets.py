@@ -10,18 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from karpenter.cli import output
 from karpenter.cli.main import InputError
-from karpenter.cli.running import told_to_stop, work_until
-from karpenter.errors import KarpenterError
+from karpenter.cli.running import run_until_stopped
 from karpenter.kit.durations import DurationError, parse_duration
-
-if TYPE_CHECKING:
-    from karpenter.sandbox.kubelets import Fleet
 
 __all__ = ["SECONDS", "kubelets", "seconds"]
 
@@ -126,13 +122,4 @@ def kubelets(kubeconfig: Path, ec2: str, rules: Path | None, **dials: Any) -> No
     fleet = Fleet(connection, ec2, Settings(**dials), tell=output.say, rules=rules)
     # The address may carry the token, which is nobody's to read in a log.
     server = connection.url.rpartition("@")[2].rpartition("//")[2]
-    asyncio.run(_play(fleet, f"the kubelets of {ec2} at {server}; Ctrl-C ends them"))
-
-
-async def _play(fleet: Fleet, told: str) -> None:
-    stop = told_to_stop()
-    output.say(told)
-    failure = await work_until(fleet.run(), stop)
-    if isinstance(failure, KarpenterError):
-        raise failure
-    output.say("stopped")
+    asyncio.run(run_until_stopped(fleet.run(), f"the kubelets of {ec2} at {server}; Ctrl-C ends them"))

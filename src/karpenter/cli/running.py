@@ -8,7 +8,10 @@ import signal
 from collections.abc import Coroutine
 from typing import Any
 
-__all__ = ["told_to_stop", "work_until"]
+from karpenter.cli import output
+from karpenter.errors import KarpenterError
+
+__all__ = ["run_until_stopped", "told_to_stop", "work_until"]
 
 
 def told_to_stop() -> asyncio.Event:
@@ -29,3 +32,17 @@ async def work_until(work: Coroutine[Any, Any, object], stop: asyncio.Event) -> 
         task.cancel()
     results = await asyncio.gather(working, stopping, return_exceptions=True)
     return next((each for each in results if isinstance(each, Exception)), None)
+
+
+async def run_until_stopped(work: Coroutine[Any, Any, object], announcement: str) -> None:
+    """Say what runs, and run it until this process is interrupted or asked to end.
+
+    Raises:
+        KarpenterError: It failed.
+    """
+    stop = told_to_stop()
+    output.say(announcement)
+    failure = await work_until(work, stop)
+    if isinstance(failure, KarpenterError):
+        raise failure
+    output.say("stopped")

@@ -25,6 +25,7 @@ from karpenter.cli.groups import CommandGroup
 from karpenter.cli.kubeapi import kube
 from karpenter.cli.kubelets import kubelets
 from karpenter.cli.main import InputError
+from karpenter.cli.options import IP_FAMILY
 from karpenter.cli.running import told_to_stop
 from karpenter.cli.scenarios import scenario
 from karpenter.cli.stack import down, reset, status, up
@@ -78,13 +79,7 @@ for _each in (up, down, status, reset, scenario, kube, kubelets, system_node, wo
     help="Model time at the start, UTC; without it now.",
 )
 @kubernetes_version("--cluster-version", "1.33", "Kubernetes version of the cluster.")
-@click.option(
-    "--ip-family",
-    type=click.Choice(["ipv4", "ipv6"]),
-    default="ipv4",
-    show_default=True,
-    help="Addresses of pods and services.",
-)
+@IP_FAMILY
 @click.option(
     "--bare", is_flag=True, help="A cluster without an installation: no roles, queue, tags or access."
 )

@@ -16,7 +16,8 @@ import click
 
 from karpenter.cli import output
 from karpenter.cli.main import INTERRUPTED, REFUSED, InputError
-from karpenter.cli.stack import FORM, Form, stack_of, until_told
+from karpenter.cli.options import OUTPUT_FORMAT, OutputFormat
+from karpenter.cli.stack import stack_of, until_told
 from karpenter.errors import KarpenterError
 
 if TYPE_CHECKING:
@@ -36,9 +37,9 @@ Exit codes: 0 every step was done, 1 the sandbox refused some, 2 the file cannot
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--name", default="default", show_default=True, help="Which sandbox.")
 @click.option("--check", is_flag=True, help="Only read the file.")
-@FORM
+@OUTPUT_FORMAT
 @click.pass_context
-def scenario(ctx: click.Context, /, *, file: Path, name: str, check: bool, form: Form) -> None:
+def scenario(ctx: click.Context, /, *, file: Path, name: str, check: bool, form: OutputFormat) -> None:
     """Play capacity errors, interruptions, node failures and price changes against a sandbox that runs.
 
     FILE is YAML; a step has one action and perhaps a time after the start. See docs/tasks/sandbox.md.
@@ -74,7 +75,7 @@ def scenario(ctx: click.Context, /, *, file: Path, name: str, check: bool, form:
         ctx.exit(REFUSED)
 
 
-def _play(play: Play, steps: list[Timed], speed: float, form: Form) -> list[dict[str, Any]]:
+def _play(play: Play, steps: list[Timed], speed: float, form: OutputFormat) -> list[dict[str, Any]]:
     begun = time.monotonic()
     done: list[dict[str, Any]] = []
     with until_told() as told:

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -27,6 +27,7 @@ from karpenter import facts
 from karpenter.cli import output
 from karpenter.cli.kubelets import SECONDS
 from karpenter.cli.main import REFUSED
+from karpenter.cli.options import IP_FAMILY, OUTPUT_FORMAT, OutputFormat
 from karpenter.cli.program import program
 from karpenter.cli.versions import kubernetes_version
 
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from karpenter.sandbox.stack.record import Record
 
 __all__ = [
-    "FORM",
     "as_data",
     "down",
     "named",
@@ -47,7 +47,6 @@ __all__ = [
     "up",
 ]
 
-Form = Literal["text", "json"]
 _LOOK_S: Final = 0.5
 _CLUSTER_NAME: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,99}")
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -70,15 +69,6 @@ Exit codes: 0 it is up, 1 it could not be brought up, 2 the command line makes n
 
 _NAME = click.option(
     "--name", default="default", show_default=True, help="Which sandbox; several may run side by side."
-)
-FORM = click.option(
-    "-o",
-    "--output",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Form of the output.",
 )
 
 
@@ -127,13 +117,7 @@ def _checked_namespace(_context: click.Context, _option: click.Parameter, value:
     "1.34",
     "Version of the API, of the cluster in EKS and of images; AL2 needs 1.32 or older.",
 )
-@click.option(
-    "--ip-family",
-    type=click.Choice(["ipv4", "ipv6"]),
-    default="ipv4",
-    show_default=True,
-    help="Addresses of pods and services.",
-)
+@IP_FAMILY
 @click.option(
     "--bare", is_flag=True, help="An account without an installation: no roles, queue, tags or access."
 )
@@ -176,7 +160,7 @@ def _checked_namespace(_context: click.Context, _option: click.Parameter, value:
     "--foreground", is_flag=True, help="Stay; Ctrl-C, or whatever ends this command, ends all of it."
 )
 @click.option("--life", "life_s", type=SECONDS, help="Processes end by themselves after so long.")
-@FORM
+@OUTPUT_FORMAT
 @click.pass_context
 def up(
     ctx: click.Context,
@@ -187,7 +171,7 @@ def up(
     ec2_port: int | None,
     default_pool: bool,
     foreground: bool,
-    form: Form,
+    form: OutputFormat,
     **wishes: Any,
 ) -> None:
     """Start a cluster with its AWS account, or mend it.
@@ -235,8 +219,8 @@ def up(
 @click.option(
     "--keep/--no-keep", default=None, help="Whether what is in the cluster stays. [default: as 'up' was told]"
 )
-@FORM
-def down(name: str, keep: bool | None, form: Form) -> None:
+@OUTPUT_FORMAT
+def down(name: str, keep: bool | None, form: OutputFormat) -> None:
     """End all processes of a sandbox; no port stays open."""
     stack = stack_of(name)
     ended = stack.down(keep=keep)
@@ -248,9 +232,9 @@ def down(name: str, keep: bool | None, form: Form) -> None:
 
 @click.command("status")
 @click.option("--name", default="", help="Which sandbox; without it all of them.")
-@FORM
+@OUTPUT_FORMAT
 @click.pass_context
-def status(ctx: click.Context, name: str, form: Form) -> None:
+def status(ctx: click.Context, name: str, form: OutputFormat) -> None:
     """Show each process of a sandbox: whether it runs, since when, where, and its last error.
 
     Exit codes: 0 all of it runs, 1 something does not, or there is none.
@@ -273,8 +257,8 @@ def status(ctx: click.Context, name: str, form: Form) -> None:
 @click.command("reset")
 @_NAME
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@FORM
-def reset(name: str, yes: bool, form: Form) -> None:
+@OUTPUT_FORMAT
+def reset(name: str, yes: bool, form: OutputFormat) -> None:
     """Begin anew with an empty cluster and an empty account, at the same addresses."""
     stack = stack_of(name)
     stack.status()
@@ -384,7 +368,7 @@ def _was_given(ctx: click.Context, name: str) -> bool:
     return source is not None and source.name not in {"DEFAULT", "DEFAULT_MAP"}
 
 
-def _tell_up(stack: Stack, started: Started, form: Form) -> None:
+def _tell_up(stack: Stack, started: Started, form: OutputFormat) -> None:
     record = started.record
     if form == "json":
         output.write_data(_as_json(as_data(stack, stack.status())))

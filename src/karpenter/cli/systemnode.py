@@ -8,19 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from karpenter.cli import output
 from karpenter.cli.kubelets import seconds
 from karpenter.cli.main import InputError
-from karpenter.cli.running import told_to_stop, work_until
+from karpenter.cli.running import run_until_stopped
 from karpenter.cli.versions import kubernetes_version
-from karpenter.errors import KarpenterError
-
-if TYPE_CHECKING:
-    from karpenter.sandbox.kubelets.systemnode import SystemNode
 
 __all__ = ["system_node"]
 
@@ -102,13 +97,4 @@ def system_node(
         processes=Processes(state.absolute(), programs),
         tell=output.say,
     )
-    asyncio.run(_play(node, f"the system node of {cluster_name}; Ctrl-C ends it"))
-
-
-async def _play(node: SystemNode, told: str) -> None:
-    stop = told_to_stop()
-    output.say(told)
-    failure = await work_until(node.run(), stop)
-    if isinstance(failure, KarpenterError):
-        raise failure
-    output.say("stopped")
+    asyncio.run(run_until_stopped(node.run(), f"the system node of {cluster_name}; Ctrl-C ends it"))

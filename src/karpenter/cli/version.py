@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import json
 import platform
-from typing import Literal
 
 import click
 
 from karpenter import __version__
 from karpenter.cli import output
+from karpenter.cli.options import OUTPUT_FORMAT, OutputFormat
 
 __all__ = ["command"]
 
@@ -21,16 +21,8 @@ Examples:
 
 
 @click.command("version", epilog=_EXAMPLES)
-@click.option(
-    "-o",
-    "--output",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Form of the output.",
-)
-def command(form: Literal["text", "json"]) -> None:
+@OUTPUT_FORMAT
+def command(form: OutputFormat) -> None:
     """Show the version of this program and what it runs on."""
     found = {
         "version": __version__,
