@@ -22,7 +22,7 @@ from karpenter.cloud.aws.api import Aws, AwsError
 from karpenter.cloud.aws.batching import Batcher, OnBatch
 from karpenter.cloud.aws.codes import is_not_found
 from karpenter.cloud.aws.fleet import CLAIM_UID_TAG, LAUNCH_TAG, Launched
-from karpenter.cloud.errors import CloudError
+from karpenter.cloud.errors import NodeClaimNotFoundError
 from karpenter.kit.cache import TTLCache
 from karpenter.kit.clock import Clock
 
@@ -48,8 +48,12 @@ _MAX_FILTER_VALUES: Final = 200
 _MAX_TERMINATED_AT_ONCE: Final = 500
 
 
-class ProviderIdError(CloudError):
-    """A provider id that does not name an instance of EC2."""
+class ProviderIdError(NodeClaimNotFoundError):
+    """A provider id that does not name an EC2 instance, so there is none."""
+
+    def __init__(self, provider_id: str) -> None:
+        hint = f'"{provider_id}" names no EC2 instance; ids look like aws:///us-west-2a/i-0123456789abcdef0'
+        super().__init__(provider_id, hint=hint, has_ended=True)
 
 
 def format_provider_id(zone: str, instance_id: str) -> str:
@@ -65,10 +69,7 @@ def parse_provider_id(provider_id: str) -> str:
     """
     match = _PROVIDER_ID.fullmatch(provider_id)
     if match is None:
-        raise ProviderIdError(
-            f'provider id "{provider_id}" does not name an EC2 instance',
-            hint="it looks like aws:///us-west-2a/i-0123456789abcdef0",
-        )
+        raise ProviderIdError(provider_id)
     return match["id"]
 
 

@@ -18,7 +18,7 @@ from karpenter.api.nodeclaim import NodeClaim, NodeClassRef, Requirement
 from karpenter.api.nodepool import NodeClaimTemplate, NodeClaimTemplateSpec, NodePool, NodePoolSpec
 from karpenter.cloud.aws.api import AwsError
 from karpenter.cloud.aws.fleet import CLAIM_UID_TAG
-from karpenter.cloud.aws.instances import Instance, ProviderIdError, read_instance
+from karpenter.cloud.aws.instances import Instance, read_instance
 from karpenter.cloud.aws.placementgroups import FoundPlacementGroup
 from karpenter.cloud.aws.provider import AwsProvider, AwsSettings, connect, describe_cluster, name_tags
 from karpenter.cloud.errors import (
@@ -310,11 +310,18 @@ async def test_a_node_is_compared_with_what_ec2_calls_its_instance_and_that_is_a
     assert len(stand.aws.named("DescribeInstances")) == 3
 
 
-async def test_a_provider_id_of_another_cloud_is_refused() -> None:
-    provider = await Stand().connect()
+async def test_a_provider_id_of_another_cloud_names_no_instance_and_nothing_is_asked_or_ended() -> None:
+    stand = Stand()
+    provider = await stand.connect()
+    before = len(stand.aws.calls)
 
-    with pytest.raises(ProviderIdError):
-        await provider.get("gce:///zone/vm")
+    for odd in (provider.get("gce:///zone/vm"), provider.delete("Provider:///AZ/i-01234567890123456")):
+        with pytest.raises(NodeClaimNotFoundError) as gone:
+            await odd
+        assert gone.value.has_ended
+        assert "names no EC2 instance" in gone.value.hint
+
+    assert len(stand.aws.calls) == before
 
 
 def _pool(*requirements: Requirement) -> NodePool:
