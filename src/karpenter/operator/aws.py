@@ -182,6 +182,7 @@ async def _shared(parts: Surroundings, fence: Callable[[], None], log: Log) -> _
         "template_created": template_created,
         "offerings_failed": measures.offerings_failed,
         "on_batch": measures.batched,
+        "adjust": lambda pool, types: parts.overlays.adjust(parts.cluster.pool(pool), types),
     }
     shifts = None
     if settings.enable_zonal_shift:

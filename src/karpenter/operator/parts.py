@@ -10,6 +10,7 @@ from karpenter.api.ec2nodeclass import EC2NodeClass
 from karpenter.cloud.protocol import CloudProvider, Machine
 from karpenter.controllers.garbage import owner_by_tag
 from karpenter.controllers.metrics import ObjectMetrics
+from karpenter.controllers.overlays import OverlayStore
 from karpenter.kit.clock import Clock
 from karpenter.kube import Client, Recorder
 from karpenter.observe import DecisionLog, Metrics
@@ -31,6 +32,7 @@ class Surroundings:
     objects: ObjectMetrics
     clock: Clock
     settings: Settings
+    overlays: OverlayStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from karpenter.controllers.legacy import Hydration, LegacyConversion, OldNodeLab
 from karpenter.controllers.lifecycle import Lifecycle, LifecycleSettings
 from karpenter.controllers.metrics import ObjectMetrics
 from karpenter.controllers.nodepool import NodePools
-from karpenter.controllers.overlays import Overlays
+from karpenter.controllers.overlays import Overlays, OverlayStore
 from karpenter.controllers.poolproblems import PoolProblems
 from karpenter.controllers.provisioning import Market, Provisioner, ProvisionerSettings
 from karpenter.controllers.registrationhealth import HealthSettings, LaunchBreaker, RegistrationHealth
@@ -223,8 +223,9 @@ class Operator:
             cloud=provider,
             metrics=parts.metrics,
             clock=parts.clock,
+            store=parts.overlays,
         )
-        market = Market(parts.cluster, provider, pause=breaker.message, adjust=overlays.adjust)
+        market = Market(parts.cluster, provider, pause=breaker.message, adjust=parts.overlays.adjust_cached)
         problems = PoolProblems(parts.cluster, parts.recorder, parts.clock)
         health = RegistrationHealth(
             **told,  # type: ignore[arg-type]
@@ -354,6 +355,7 @@ class Operator:
             metrics=self.metrics,
             clock=self._clock,
             settings=self._settings,
+            overlays=OverlayStore(),
         )
 
     def _client(self, *, fenced: bool) -> Client:

@@ -64,7 +64,7 @@ from karpenter.kit.clock import Clock
 from karpenter.model.instancetypes import InstanceType
 from karpenter.model.resources import PODS
 
-__all__ = ["MAX_BATCH", "GroupOf", "Launcher", "LauncherParts"]
+__all__ = ["MAX_BATCH", "AdjustTypes", "GroupOf", "Launcher", "LauncherParts"]
 
 # So many launch a thousand within EC2's requests, and a refusal for want of instance tokens costs little.
 MAX_BATCH: Final = 100
@@ -80,6 +80,8 @@ _TIDY_EVERY_S: Final = 600.0
 
 TypesOf: TypeAlias = Callable[[EC2NodeClass, tuple[str, ...]], Sequence[InstanceType]]
 GroupOf: TypeAlias = Callable[[EC2NodeClass], PlacementGroup | None]
+# The name of a NodePool and instance types; returns as many types, in the same order.
+AdjustTypes: TypeAlias = Callable[[str, Sequence[InstanceType]], Sequence[InstanceType]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +105,7 @@ class LauncherParts:
         template_created: Is told of each launch template that a launch needed and did not find.
         offerings_failed: Is told of the offerings that a launch failed for, and their capacity type.
         on_batch: Is told name and size of each batch, and for how long it was gathered.
+        adjust: Corrects instance types for a NodePool, as NodeOverlays say.
     """
 
     aws: Aws
@@ -121,6 +124,7 @@ class LauncherParts:
     template_created: Callable[[str, LaunchSpec], None] = lambda _name, _spec: None
     offerings_failed: Callable[[Sequence[FleetError], str], None] = lambda _errors, _capacity_type: None
     on_batch: OnBatch = lambda _name, _size, _seconds: None
+    adjust: AdjustTypes = lambda _pool, types: types
 
 
 class Launcher:
@@ -323,7 +327,7 @@ class Launcher:
         wish, parts = lot[0].wish, self.parts
         group = parts.group_of(wish.node_class)
         choice = choose(
-            parts.types_of(wish.node_class, wish.tenancies),
+            parts.adjust(wish.nodepool, parts.types_of(wish.node_class, wish.tenancies)),
             wish.requirements,
             largest_requests(lot),
             min_values_relaxed=wish.min_values_relaxed,

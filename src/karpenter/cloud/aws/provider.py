@@ -30,7 +30,7 @@ from karpenter.cloud.aws.instancetypes.offerings import DEFAULT_TENANCY, TENANCI
 from karpenter.cloud.aws.instancetypes.provider import InstanceTypes
 from karpenter.cloud.aws.instancetypes.sizes import SizeSettings
 from karpenter.cloud.aws.journal import LaunchJournal
-from karpenter.cloud.aws.launching import GroupOf, Launcher, LauncherParts
+from karpenter.cloud.aws.launching import AdjustTypes, GroupOf, Launcher, LauncherParts
 from karpenter.cloud.aws.launchtemplates import LaunchSpec, LaunchTemplates
 from karpenter.cloud.aws.machines import machine_annotations, machine_labels, machine_resources
 from karpenter.cloud.aws.nodeclass.checks import tag_problem
@@ -386,6 +386,8 @@ class AwsProvider:
         if node_class is not None:
             group = self._group_of(node_class)
             kind = self.types.get(instance.instance_type, node_class, group=group)
+        if kind is not None and claim is not None:
+            kind = self.parts.adjust(claim.metadata.labels.get(labels.NODEPOOL, ""), (kind,))[0]
         return Machine(
             provider_id=instance.provider_id,
             image_id=instance.image_id,
@@ -490,6 +492,7 @@ class Hooks(TypedDict, total=False):
         template_created: Is told of each launch template that a launch needed and did not find.
         offerings_failed: Is told of the offerings that a launch failed for, and their capacity type.
         on_batch: Is told name and size of each batch of requests, and for how long it was gathered.
+        adjust: Corrects instance types for a NodePool, as NodeOverlays say.
         before_mutation: For boto3, where no ``aws`` is given: is asked before each change.
         on_call: For boto3, where no ``aws`` is given: is told of each call.
     """
@@ -504,6 +507,7 @@ class Hooks(TypedDict, total=False):
     template_created: Callable[[str, LaunchSpec], None]
     offerings_failed: Callable[[Sequence[FleetError], str], None]
     on_batch: OnBatch
+    adjust: AdjustTypes
     before_mutation: Callable[[], None]
     on_call: Callable[[CallRecord], None]
 
@@ -564,7 +568,7 @@ async def connect(
         journal=journal,
         uses_reservations=settings.uses_reservations,
         **_some(hooks, "group_of", "reservation_used", "warn", "template_created"),
-        **_some(hooks, "offerings_failed", "on_batch"),
+        **_some(hooks, "offerings_failed", "on_batch", "adjust"),
     )
     return AwsProvider(
         instances=instances,

@@ -3,11 +3,13 @@
 
 ================  ==========================================================================================
 ``applying``      what a type looks like under some overlays, and which overlays contradict each other: pure
-``overlays``      follows the overlays, judges them, and corrects what the cloud says
+``store``         the overlays that apply now, and instance types as they correct them
+``overlays``      follows the overlays and validates them
 ================  ==========================================================================================
 """
 
 from karpenter.controllers.overlays.applying import Overlay, applied, conflicts, read_overlay
 from karpenter.controllers.overlays.overlays import Overlays
+from karpenter.controllers.overlays.store import OverlayStore
 
-__all__ = ["Overlay", "Overlays", "applied", "conflicts", "read_overlay"]
+__all__ = ["Overlay", "OverlayStore", "Overlays", "applied", "conflicts", "read_overlay"]

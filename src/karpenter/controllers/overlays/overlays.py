@@ -1,31 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follows the NodeOverlays, judges them, and corrects what the cloud says of its instance types.
+"""Validates NodeOverlays, and has those that are sound correct the cloud's instance types (``store``).
 
-An overlay that cannot be read, or contradicts another of its weight, does not count, and its condition says so. What
-counts is worked out when somebody asks for a pool's types, and kept for as long as the types and the overlays are the
-same.
+An overlay that cannot be read, or contradicts another of its weight, is not applied, and its condition says so.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from karpenter.api.conditions import NODE_OVERLAY, VALIDATION_SUCCEEDED, ConditionSet
 from karpenter.api.ec2nodeclass import EC2NodeClass
-from karpenter.api.labels import NODEPOOL
 from karpenter.api.nodeoverlay import NodeOverlay
 from karpenter.api.nodepool import NodePool
 from karpenter.cloud.protocol import CloudProvider
 from karpenter.controllers.overlays.applying import (
-    Overlay,
     OverlayError,
-    applied,
     conflicts,
     in_order,
     read_overlay,
 )
+from karpenter.controllers.overlays.store import OverlayStore, overlay_labels
 from karpenter.controllers.patches import write_status
 from karpenter.errors import KarpenterError
 from karpenter.kit.clock import Clock
@@ -44,7 +40,7 @@ _GATHER_S: Final = 0.5
 
 
 class Overlays:
-    """Corrects instance types; ``run`` must be kept running by a supervisor."""
+    """Validates NodeOverlays; ``run`` must be kept running by a supervisor."""
 
     def __init__(
         self,
@@ -54,14 +50,14 @@ class Overlays:
         cloud: CloudProvider[EC2NodeClass],
         metrics: Metrics,
         clock: Clock,
+        store: OverlayStore,
     ) -> None:
         self._client = client
         self._cluster = cluster
         self._cloud = cloud
         self._clock = clock
         self._log = get_log("nodeoverlay.controller")
-        self._counting: tuple[Overlay, ...] = ()
-        self._known: dict[str, tuple[object, Sequence[InstanceType], Sequence[InstanceType]]] = {}
+        self._store = store
         self.informer: Informer[NodeOverlay] = Informer(client, NODE_OVERLAYS, clock=clock)
         self._queue: WorkQueue[str] = WorkQueue(
             self.reconcile,
@@ -82,20 +78,8 @@ class Overlays:
             self._queue.add(_ALL)
             group.create_task(self._queue.run())
 
-    def adjust(self, pool: NodePool, types: Sequence[InstanceType]) -> Sequence[InstanceType]:
-        """Gives the types of a pool as overlays correct them; the same object while nothing has changed."""
-        if not self._counting:
-            return types
-        name, labels = pool.metadata.name, _labels(pool)
-        stand = (self._counting, labels)
-        known = self._known.get(name)
-        if known is None or known[0] != stand or known[1] is not types:
-            known = (stand, types, applied(types, self._counting, labels))
-            self._known[name] = known
-        return known[2]
-
     async def reconcile(self, _: str) -> float | None:
-        """Judges all overlays together, writes their conditions, and lets those that are sound count."""
+        """Validate all overlays together, write their conditions, and apply those that are sound."""
         read, problems = [], {}
         overlays = {each.metadata.name: each for each in self.informer}
         for name, overlay in overlays.items():
@@ -105,14 +89,12 @@ class Overlays:
                 problems[name] = ("RuntimeValidation", str(error))
         ordered = in_order(read)
         for pool in self._cluster.effective.pools.values():
-            for name, first in conflicts(await self._types(pool), ordered, _labels(pool)).items():
+            for name, first in conflicts(await self._types(pool), ordered, overlay_labels(pool)).items():
                 problems[name] = (
                     "Conflict",
                     f"it contradicts NodeOverlay {first}, which has the same weight",
                 )
-        counting = tuple(each for each in ordered if each.name not in problems)
-        if counting != self._counting:
-            self._counting = counting
+        if self._store.update(tuple(each for each in ordered if each.name not in problems)):
             self._cluster.stamp.bump()
         for name, overlay in overlays.items():
             await self._judge(overlay, *problems.get(name, ("", "")))
@@ -150,10 +132,6 @@ class Overlays:
 
     def _again(self) -> None:
         self._queue.add_after(_ALL, _GATHER_S)
-
-
-def _labels(pool: NodePool) -> Mapping[str, str]:
-    return {**pool.spec.template.metadata.labels, NODEPOOL: pool.metadata.name}
 
 
 def _is_news(old: object, new: object) -> bool:

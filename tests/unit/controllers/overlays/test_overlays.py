@@ -12,7 +12,7 @@ import pytest
 from karpenter.api import labels as names
 from karpenter.api.nodeoverlay import NodeOverlay
 from karpenter.cloud.errors import CloudError
-from karpenter.controllers.overlays import Overlays, applied, conflicts, read_overlay
+from karpenter.controllers.overlays import Overlays, OverlayStore, applied, conflicts, read_overlay
 from karpenter.controllers.overlays.applying import OverlayError, in_order
 from karpenter.kit.clock import FakeClock
 from karpenter.kube import ConflictError, NotFoundError
@@ -165,12 +165,14 @@ class Scene:
         self.cloud = Cloud()
         self.client.store(STORED_NODE_CLASSES, stored_class())
         self.client.store(STORED_NODE_POOLS, stored_pool())
+        self.store = OverlayStore()
         self.overlays = Overlays(
             client=self.client,
             cluster=self.cluster,
             cloud=self.cloud,  # type: ignore[arg-type]
             metrics=Metrics(),
             clock=self.clock,
+            store=self.store,
         )
 
     def put(self, item: NodeOverlay) -> None:
@@ -189,7 +191,7 @@ class Scene:
         """What the pool pays."""
         pool = self.cluster.pool("default")
         assert pool is not None
-        return self.overlays.adjust(pool, self.cloud.types)[0].offerings[0].price_per_hour
+        return self.store.adjust_cached(pool, self.cloud.types)[0].offerings[0].price_per_hour
 
 
 async def test_sound_overlays_count_and_the_others_say_why_not() -> None:
@@ -219,10 +221,10 @@ async def test_what_was_worked_out_is_kept_while_nothing_changes() -> None:
     pool = scene.cluster.pool("default")
     assert pool is not None
 
-    first = scene.overlays.adjust(pool, scene.cloud.types)
+    first = scene.store.adjust_cached(pool, scene.cloud.types)
 
-    assert scene.overlays.adjust(pool, scene.cloud.types) is first
-    assert scene.overlays.adjust(pool, [kind("m5.large")]) is not first
+    assert scene.store.adjust_cached(pool, scene.cloud.types) is first
+    assert scene.store.adjust_cached(pool, [kind("m5.large")]) is not first
 
 
 async def test_a_cloud_that_does_not_answer_and_a_class_that_is_gone_contradict_nobody() -> None:
@@ -280,3 +282,12 @@ async def test_an_overlay_that_another_writes_to_meanwhile_is_judged_at_the_next
     assert found is not None
     assert found.status.conditions == ()
     assert scene.condition("a") == ("True", "ValidationSucceeded")
+
+
+async def test_types_without_a_pool_are_left_as_they_are() -> None:
+    scene = Scene()
+    scene.put(overlay(price="0.05"))
+    await scene.overlays.reconcile("all")
+
+    assert scene.store.adjust(None, scene.cloud.types) is scene.cloud.types
+    assert scene.store.adjust(scene.cluster.pool("default"), scene.cloud.types) != scene.cloud.types
