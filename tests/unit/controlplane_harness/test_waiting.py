@@ -37,7 +37,7 @@ def test_eventually_returns_the_first_thing_that_holds() -> None:
 
 
 def test_eventually_gives_up_with_what_it_saw_last() -> None:
-    with pytest.raises(AssertionError, match=r"a node: not within 0\.05 s; last seen: \[\]"):
+    with pytest.raises(AssertionError, match=r"a node: not within 0\.15 s; last seen: \[\]"):
         eventually(list, "a node", timeout_s=0.05, poll_s=0.01)
 
 
