@@ -123,7 +123,7 @@ def test_when_spot_is_sold_out_it_turns_to_on_demand_after_refused_fleets(stage:
         for each in _calls(product, "CreateFleet", before)
         if each["mutating"] and each["outcome"] == "ok"
     ]
-    # It may ask once more for spot before it has taken in every market that was refused.
+    # The original was seen to ask for spot twice, once; why is not known.
     assert fleets in (["spot", "on-demand"], ["spot", "spot", "on-demand"])
 
 

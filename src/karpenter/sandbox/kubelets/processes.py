@@ -33,7 +33,7 @@ from karpenter.sandbox.kubelets.environment import environ_of, free_ports
 from karpenter.sandbox.kubelets.objects import ContainerView, PodView
 from karpenter.sandbox.stack import leash
 
-__all__ = ["OwnedError", "Process", "ProcessRecord", "Processes", "is_locked", "records"]
+__all__ = ["OwnedError", "Process", "ProcessRecord", "Processes", "records"]
 
 _OWNER: Final = "pods.owner"
 _LOOK_AGAIN_S: Final = 0.1
@@ -119,7 +119,7 @@ class Processes:
         """
         self._running.mkdir(parents=True, exist_ok=True)
         for path, _ in records(self._running):
-            if not is_locked(path):
+            if not leash.is_locked(path):
                 path.unlink(missing_ok=True)
         self._lock = os.open(self._owner, os.O_RDWR | os.O_CREAT, 0o600)
         for attempt in range(_TRIES):
@@ -233,21 +233,6 @@ def records(directory: Path) -> list[tuple[Path, ProcessRecord | None]]:
     if not directory.is_dir():
         return []
     return [(path, _read(path)) for path in sorted(directory.iterdir())]
-
-
-def is_locked(path: Path) -> bool:
-    """Return whether the process that a file tells of lives."""
-    try:
-        fd = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
 
 
 async def _taken(fd: int) -> None:

@@ -88,17 +88,7 @@ def start(home: Home, piece: Piece, *, owned: bool, life_s: float | None = None)
 
 def is_alive(home: Home, name: str) -> bool:
     """Tells whether a program runs."""
-    try:
-        fd = os.open(home.running(name), os.O_RDONLY)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
+    return leash.is_locked(home.running(name))
 
 
 def stop(

@@ -28,12 +28,27 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-__all__ = ["arguments", "main"]
+__all__ = ["arguments", "is_locked", "main"]
 
 _PATIENCE_S: Final = 6.0
 # From Linux' sched.h and prctl.h.
 _CLONE_NEWUTS: Final = 0x04000000
 _PR_SET_PDEATHSIG: Final = 1
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether the process that a file tells of lives."""
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
 
 
 def main(args: Sequence[str]) -> None:

@@ -22,8 +22,9 @@ from karpenter.sandbox.kubelets.endpoint import Endpoint, LogOptions, log_lines
 from karpenter.sandbox.kubelets.objects import PodView
 from karpenter.sandbox.kubelets.pace import Pace
 from karpenter.sandbox.kubelets.pods import Addresses, Run
-from karpenter.sandbox.kubelets.processes import OwnedError, Process, Processes, is_locked, records
+from karpenter.sandbox.kubelets.processes import OwnedError, Process, Processes, records
 from karpenter.sandbox.kubelets.settings import Settings
+from karpenter.sandbox.stack import leash
 from tests.unit.sandbox.kubelets.builders import Paper
 
 # Processes are started, which takes its time on a machine that does other things.
@@ -147,7 +148,7 @@ async def test_a_pod_of_a_known_image_is_a_process_with_its_environment_and_port
     assert one.last["phase"] == "Running"
     assert (one.container["restartCount"], list(one.container["state"])) == (0, ["running"])
     [(path, record)] = records(one.running)
-    assert is_locked(path)
+    assert leash.is_locked(path)
     assert record == one.process.record
 
 
